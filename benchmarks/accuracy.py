@@ -33,9 +33,9 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_label
-from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
 from finegraph.evaluation.judgements import judge_kind
+from finegraph.evaluation.metrics import calibration
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.features import extract_features

@@ -148,7 +148,7 @@ def photos(model, source, count):
     from finegraph.data.photo_decoding import read_picture
     from finegraph.data.sources import read_samples
     from finegraph.data.transforms import make_view
-    from finegraph.model.export.plain_photos import drawn_pictures
+    from finegraph.model.export.export_check import drawn_pictures
 
     if source is None:
         pictures, words = drawn_pictures(count), "drawn pictures"

@@ -33,7 +33,7 @@ from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_label
 from finegraph.data.transforms import ViewSettings
-from finegraph.evaluation.calibration_error import calibration
+from finegraph.evaluation.metrics import calibration
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import FeatureExtractor

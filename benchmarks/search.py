@@ -47,9 +47,9 @@ from finegraph.graph import LabelGraph
 from finegraph.model.features import extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.network import build_network
+from finegraph.search.embeddings import model_entry
 from finegraph.search.index_writer import IndexWriter
 from finegraph.search.inverted_lists import recall_of
-from finegraph.search.model_fingerprint import model_entry
 from finegraph.search.nearest import unit_rows
 from finegraph.search.photo_index import Index
 from finegraph.search.projection import SAMPLE, fit_projection, project
@@ -137,7 +137,7 @@ def approximate(arguments: argparse.Namespace, classifier: PhotoClassifier, copi
 
 def report_recall(index: Index, copies: Copies, queries: np.ndarray) -> None:
     """How much of the truth is found, and whether the truth is hard to find."""
-    nearest, rows = index._nearest, project(queries, index.directions)
+    nearest, rows = index.engine.nearest, project(queries, index.directions)
     truth, found = nearest.search(rows, 10, probes=nearest.lists), nearest.search(rows, 10)
     shared = [len(set(one) & set(two)) for one, two in zip(truth[1].tolist(), found[1].tolist(), strict=True)]
     recall = float(np.mean(shared)) / 10

@@ -112,6 +112,8 @@ def settings_page() -> str:
 VARIABLES = {
     "FINEGRAPH_CACHE": "the folder of stored features and of drawn menus; by default the cache folder of the user",
     "FINEGRAPH_TOKEN": "the token of `finegraph serve` and `finegraph label`, instead of `--token`",
+    "FINEGRAPH_MILVUS_URI": "the address of the Milvus server of an index, instead of the one that it was made with",
+    "FINEGRAPH_MILVUS_TOKEN": "the token of that server, `USER:PASSWORD` or a key; it is stored nowhere",
     "FINEGRAPH_COMPLETE": "set by the shell for completion; see `finegraph --help`",
 }
 """The environment variables that the package reads."""
@@ -346,6 +348,7 @@ WHAT_TO_DO = {
     "ModelFolderError": "Copy the folder again, train again, or update finegraph if the format is newer.",
     "LessonError": "Restore both lesson files from a copy, or move both away to return to the model as it was fitted.",
     "IndexFolderError": "Make the index again with `finegraph index`, or name the model that it belongs to.",
+    "SearchEngineError": "Start the server of the engine, and see that its address and token are right.",
     "ExportError": "Nothing was written. Use `.pt2` for large models; report networks that cannot be translated.",
     "NonFiniteError": "Lower the learning rate, and look at the photos and the layer that the message names.",
     "LabelStoreError": "Close the process that uses the store, update finegraph, or try again if the store was busy.",

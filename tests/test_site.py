@@ -81,7 +81,11 @@ def test_every_error_is_there_with_what_to_do(pages):
 
 
 def test_every_environment_variable_is_there(pages):
-    used = {name for path in SOURCES for name in re.findall(r"FINEGRAPH_[A-Z]+", path.read_text(encoding="utf-8"))}
+    used = {
+        name
+        for path in SOURCES
+        for name in re.findall(r"FINEGRAPH_[A-Z]+(?:_[A-Z]+)*", path.read_text(encoding="utf-8"))
+    }
     assert used == set(pages.VARIABLES)
 
 

@@ -22,6 +22,7 @@
     ├── ModelFolderError            a model folder that is damaged, of another version, or may not be written
     │   └── LessonError             the lessons of a model cannot be kept or are damaged; `.reason`
     ├── IndexFolderError            a search index that is missing, damaged, in use, or of another model
+    ├── SearchEngineError           the server that holds the photos of an index cannot be reached or refuses
     ├── ExportError                 an exported file that cannot be made or written, or that answers differently
     ├── NonFiniteError              training met NaN or infinity; names the step, the layer and the photos
     ├── LabelStoreError             a store of label decisions that cannot be opened, is of another version or in use
@@ -215,6 +216,10 @@ class LessonError(ModelFolderError):
 
 class IndexFolderError(FinegraphError):
     """A search index that is missing, damaged, of another version, in use, or made with another model."""
+
+
+class SearchEngineError(FinegraphError):
+    """The server that holds the photos of an index cannot be reached, or refuses what it is asked."""
 
 
 class ExportError(FinegraphError):

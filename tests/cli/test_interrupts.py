@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finegraph.cli.interrupts import interruptible
+from finegraph.cli.failures import interruptible
 from training import tiny
 
 RUN_TINY = Path(__file__).parents[1] / "training" / "run_tiny.py"

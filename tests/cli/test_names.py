@@ -88,6 +88,7 @@ OTHERWISE = {
     ("study", "list"): "prints the plan instead of carrying it out",
     ("search", "number"): "`count` in Python and over HTTP, both documented; the short flag is -n",
     ("search", "html"): "writes what was found as a page: `write_search_page`",
+    ("predict", "csv"): "writes what was found as a table: `write_predictions`",
     ("teach", "forget"): "another function: `forget_lesson`, which takes the lesson",
     ("teach", "list"): "another function: `list_lessons`",
     ("suggest-photos", "output"): "writes what was found: `write_suggestions`",

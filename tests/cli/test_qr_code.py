@@ -8,8 +8,8 @@ from rich.console import Console
 
 import tiny_classifier as tiny
 from finegraph.cli import serve as command
-from finegraph.cli.qr_code import half_blocks, print_qr_code, sign_in_link
-from finegraph.web import addresses
+from finegraph.cli.serve import half_blocks, print_qr_code, sign_in_link
+from finegraph.web import security
 from finegraph.web.security import Security
 from finegraph.web.serve import model_server
 from serving import InProcess
@@ -79,8 +79,8 @@ def test_the_link_signs_a_phone_in(monkeypatch):
 def test_a_server_that_phones_reach_prints_it(tmp_path, monkeypatch, host, lines):
     to, written = terminal(highlight=False)
     monkeypatch.setattr(command, "console", lambda: to)
-    monkeypatch.setattr(addresses, "_own_address", lambda family: "192.168.0.9")
-    monkeypatch.setattr(model_server, "serve", lambda settings, on_ready: on_ready(addresses.reachable(host, 9)[0]))
+    monkeypatch.setattr(security, "_own_address", lambda family: "192.168.0.9")
+    monkeypatch.setattr(model_server, "serve", lambda settings, on_ready: on_ready(security.reachable(host, 9)[0]))
     tiny.register(monkeypatch)
     command.serve(tmp_path, host=host, token="a-long-enough-token", engine="torch", queue=1)
     text = printed(written)

@@ -69,7 +69,7 @@ def test_what_is_given(finegraph, place):
 def test_an_index_whose_making_was_interrupted_says_so(finegraph, place):
     with new_writer(place / "begun") as writer:
         writer.add(columns(30))
-    label = Index.open(place / "begun").table.names[0]
+    label = Index.open(place / "begun").engine.table.names[0]
     outcome = finegraph("search", place / "begun", "--label", label, "--json")
     assert (outcome.code, json.loads(outcome.out)["complete"]) == (0, False)
     assert outcome.err == f"making {place}/begun was interrupted, so photos are missing; give the same command again\n"

@@ -14,11 +14,12 @@ import torch
 from PIL import Image
 
 import tiny_classifier as tiny
+from finegraph.cli import next_commands
 from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
 from finegraph.model import PhotoClassifier
 from finegraph.nn.network import build_network
-from finegraph.web import addresses, extra
+from finegraph.web import security
 from finegraph.web.serve import model_server
 from serving import files, photo_bytes
 
@@ -73,10 +74,10 @@ def test_a_public_address_needs_a_token(finegraph, model):
 
 def test_all_addresses_of_a_public_server_are_said(finegraph, model, monkeypatch):
     def ready_at_once(settings, on_ready):
-        on_ready(addresses.reachable(settings.security.host, 9)[0])
+        on_ready(security.reachable(settings.security.host, 9)[0])
 
     monkeypatch.setattr(model_server, "serve", ready_at_once)
-    monkeypatch.setattr(addresses, "_own_address", lambda family: "192.168.0.9")
+    monkeypatch.setattr(security, "_own_address", lambda family: "192.168.0.9")
     public = ("serve", model, "--host", "0.0.0.0", "--token", "a-long-enough-token")
     first, second = finegraph(*public).out.splitlines()
     assert "is served at http://192.168.0.9:9/ " in first
@@ -102,7 +103,7 @@ def test_a_folder_without_a_model_is_refused(finegraph, tmp_path):
 
 
 def test_without_the_extra_it_says_what_to_install(finegraph, model, monkeypatch):
-    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "uvicorn" else object())
+    monkeypatch.setattr(next_commands, "find_spec", lambda name: None if name == "uvicorn" else object())
     outcome = finegraph("serve", model)
     assert outcome.code == 3
     assert (

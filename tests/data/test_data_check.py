@@ -10,10 +10,9 @@ from layouts import write_cub
 from PIL import Image
 
 from finegraph.data import Box, Sample, Samples, read_samples
-from finegraph.data.checks.duplicates import find_duplicates
+from finegraph.data.checks.duplicates import Fingerprint, find_duplicates, fingerprint, look_of
 from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.checks.photo_findings import COLUMNS, Finding, write_findings
-from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprint, look_of
 from finegraph.errors import InputError
 from finegraph.files.csv_table import defused
 from finegraph.graph import LabelGraph

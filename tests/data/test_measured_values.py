@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from finegraph import LabelGraph
-from finegraph.data.checks.label_check import label_findings
+from finegraph.data.checks.photo_check import label_findings
 from finegraph.data.dataset import Item, collate, training_targets
 from finegraph.data.layouts.manifest import read_manifest
 from finegraph.data.measured_values import measured_values

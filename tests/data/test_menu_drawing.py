@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from finegraph.data.menu.atlas import CUTS, PIECES, sheet
-from finegraph.data.menu.ingredients import INGREDIENTS
+from finegraph.data.menu.ingredients import CUTS, INGREDIENTS, PIECES, sheet
 from finegraph.data.menu.methods import METHODS, PARTNERS
 from finegraph.data.menu.plating import ARRANGEMENTS, Portion
 from finegraph.data.menu.restaurants import RESTAURANTS

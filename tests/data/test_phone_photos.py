@@ -13,7 +13,7 @@ from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.photo_decoding import decode_photo, read_picture
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, PhotoFileError
-from finegraph.graph.builders import photo_names
+from finegraph.graph.builders import folders
 from finegraph.web.decode_worker import decode
 
 SAVED = {"heic": "HEIF", "heif": "HEIF", "hif": "HEIF", "avif": "AVIF"}
@@ -121,7 +121,7 @@ class TestWithoutWhatReadsThem:
     @pytest.fixture(autouse=True)
     def _none(self, monkeypatch):
         known = frozenset({".jpg", ".png"})
-        monkeypatch.setattr(photo_names, "PHOTO_SUFFIXES", known)
+        monkeypatch.setattr(folders, "PHOTO_SUFFIXES", known)
         monkeypatch.setattr(photo_decoding, "load_formats", lambda: None)
         monkeypatch.setattr(photo_decoding, "FORMATS", photo_decoding.FORMATS[:-2])
 

@@ -255,7 +255,7 @@ def test_attributes_are_read_in_pieces(cub_with_attributes, monkeypatch):
     lines[13] += " 7 7"
     (cub_with_attributes / "attributes" / "image_attribute_labels.txt").write_text("\n".join(lines))
     whole = read_cub(cub_with_attributes, certainty=1)
-    monkeypatch.setattr("finegraph.data.layouts.cub_attributes._PIECE", 50)
+    monkeypatch.setattr("finegraph.data.layouts.cub._PIECE", 50)
     pieces = read_cub(cub_with_attributes, certainty=1)
     assert pieces == whole
     assert pieces.notes == whole.notes

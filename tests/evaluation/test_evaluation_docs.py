@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from finegraph.evaluation.asking import Asked
-from finegraph.evaluation.calibration_error import Bin, Calibration
-from finegraph.evaluation.metrics import Mistakes
+from finegraph.evaluation.metrics import Bin, Calibration, Mistakes
 from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.retrieval import Retrieval

@@ -5,10 +5,10 @@ from slow_metrics import calibration_error
 
 import finegraph as fg
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.judgements import UNJUDGED, contradicts, has_label, judge_fine, judge_kind, shares_label
 from finegraph.evaluation.metrics import (
     accuracy,
+    calibration,
     full_path_accuracy,
     inconsistent,
     mistakes,

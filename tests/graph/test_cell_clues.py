@@ -5,7 +5,7 @@ import pytest
 
 from finegraph.graph import LabelGraph
 from finegraph.graph.cell_clues import cell_clues
-from finegraph.graph.name_words import words_of
+from finegraph.graph.names import words_of
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ WAYS = {
     "partly factorised": {"MAX_FACTOR": 4},
     "by the diagonal alone": {"MAX_FACTOR": 0},
     "no cells": {"_MAX_CELLS": 0, "MAX_FACTOR": 6},
-    "products in parts": {"_MAX_PAIRS": 5, "_PAIR": 0.0},
-    "dense products in parts": {"_MAX_PAIRS": 5, "_PAIR": 1e9},
+    "products in parts": {"_MAX_PAIRS": 5, "_PAIR_COST": 0.0},
+    "dense products in parts": {"_MAX_PAIRS": 5, "_PAIR_COST": 1e9},
 }
 
 

@@ -7,7 +7,7 @@ import torch
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, ShapeError, UnknownNameError
 from finegraph.graph.sample_menu import sample_menu
-from finegraph.inference import marginals
+from finegraph.inference.sums import graph_tensors
 from reference import enumeration as ref
 from reference.random_graphs import random_graph, random_graphs, random_scores
 
@@ -345,7 +345,7 @@ class TestScores:
 @pytest.mark.deep
 @pytest.mark.parametrize("together", [1, 1 << 22])
 def test_marginals_of_all_kinds_are_those_of_each(monkeypatch, together):
-    monkeypatch.setattr(marginals, "MAX_TOGETHER", together)
+    monkeypatch.setattr(graph_tensors, "MAX_TOGETHER", together)
     for number, case in enumerate(random_graphs(40, seed=5)):
         graph, rng = case.graph, np.random.default_rng(number)
         fine = torch.from_numpy(rng.normal(size=(3, len(graph)), scale=4.0))

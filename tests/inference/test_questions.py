@@ -7,7 +7,8 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import InputError
-from finegraph.inference import Question, marginals
+from finegraph.inference import Question
+from finegraph.inference.sums import graph_tensors
 
 TABLE = {
     "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A", "with": ["tofu"]},
@@ -80,7 +81,7 @@ def test_many_samples_are_taken_in_parts(monkeypatch):
     posterior = fg.Posterior(GRAPH, torch.randn(7, 4, dtype=torch.float64))
     whole = posterior.questions(4)
     monkeypatch.setattr("finegraph.inference.answers.MAX_TOGETHER", 40)
-    assert marginals.GroupMembers(GRAPH).size < 40  # so there are at least two parts
+    assert graph_tensors.GroupMembers(GRAPH).size < 40  # so there are at least two parts
     assert posterior.questions(4) == whole
     assert fg.Posterior(GRAPH, torch.zeros(0, 4)).questions() == []
 

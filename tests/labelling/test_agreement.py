@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from finegraph.labelling.questions.agreement import cohen, fleiss
+from finegraph.labelling.questions.team import cohen, fleiss
 
 
 def test_cohen_of_the_textbook():

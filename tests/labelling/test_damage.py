@@ -13,7 +13,7 @@ from store_damage import cut, drill, flipped, make_store
 
 from finegraph.errors import DamagedStoreError
 from finegraph.labelling import AddKind, LabelStore, Proposal
-from finegraph.labelling.store.seals import SEALED, seal_of
+from finegraph.labelling.store.sealed_rows import SEALED, seal_of
 from finegraph.workflows.labels.graph_sources import read_stored
 from finegraph.workflows.labels.label_stores import open_store
 

@@ -17,8 +17,7 @@ from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError
 from finegraph.labelling import AddLabel, LabelStore
 from finegraph.labelling.store import schema
-from finegraph.labelling.store.sealed_rows import add_rows
-from finegraph.labelling.store.seals import seal_of
+from finegraph.labelling.store.sealed_rows import add_rows, seal_of
 from finegraph.labelling.store.sql_tables import SCHEMA_VERSION, meta
 from finegraph.labelling.store.store_writer import Writer
 
@@ -385,7 +384,7 @@ import sqlalchemy as sa
 from finegraph.labelling.store import store_writer
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.sealed_rows import add_rows
-from finegraph.labelling.store.seals import seal_of
+from finegraph.labelling.store.sealed_rows import seal_of
 from finegraph.labelling.store.sql_tables import meta
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store_writer._IDLE_SECONDS = 0.05

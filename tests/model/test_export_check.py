@@ -8,8 +8,16 @@ import tiny_classifier
 from finegraph.data.photo_decoding import read_picture
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import ExportError
-from finegraph.model.export.export_check import LIMIT, TINY, compare, draw_evidence, refuse_differences
-from finegraph.model.export.plain_photos import drawn_pictures, plain_difference, plain_view
+from finegraph.model.export.export_check import (
+    LIMIT,
+    TINY,
+    compare,
+    draw_evidence,
+    drawn_pictures,
+    plain_difference,
+    plain_view,
+    refuse_differences,
+)
 from finegraph.model.export.runners import ModelRunner
 from reference.random_graphs import random_graphs
 

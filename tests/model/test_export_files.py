@@ -15,7 +15,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ExportError, MissingExtraError
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.export import export_names as names
-from finegraph.model.export import network_nodes, onnx_file, runners
+from finegraph.model.export import onnx_file, runners
 from finegraph.model.export.export_check import LIMIT, compare
 from finegraph.model.export.export_names import suffix_of
 from finegraph.model.export.metadata import metadata_of
@@ -251,14 +251,14 @@ def test_a_torch_file_needs_no_finegraph(traced, tmp_path):
 def test_a_network_that_only_torch_can_translate():
     model = classifier(network="gelu", coarse_network="tiny")
     content = onnx_bytes(model)
-    assert onnx.load_model_from_string(content).opset_import[0].version == network_nodes.EXPORTED_OPERATIONS
+    assert onnx.load_model_from_string(content).opset_import[0].version == onnx_file.EXPORTED_OPERATIONS
     assert largest_difference(OnnxRunner(content), model) < LIMIT / 10
 
 
 @pytest.mark.deep
 def test_a_network_that_cannot_be_translated(monkeypatch):
     model = classifier(network="gelu")
-    monkeypatch.setattr(network_nodes, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'gelu.*needs onnxscript.*pip install "finegraph\[onnx\]"'):
         onnx_bytes(model)
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from finegraph.model.export.export_names import NUMBER_MEANS, NUMBER_QUANTILES, 
 from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.number_nodes import NumberScores
 from finegraph.model.export.posterior_nodes import add_posterior
-from finegraph.model.export.traced_quantiles import traced_quantiles
+from finegraph.model.export.tracing import traced_quantiles
 from reference.random_graphs import FORMS, random_graph, random_scores
 from reference.random_numbers import with_numbers
 

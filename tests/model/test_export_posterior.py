@@ -7,11 +7,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from finegraph import Kind, LabelGraph, Posterior
-from finegraph.model.export import ragged_sums
+from finegraph.model.export import node_writer
 from finegraph.model.export.export_check import draw_evidence
-from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.node_writer import Writer, list_tables
 from finegraph.model.export.posterior_nodes import add_posterior
-from finegraph.model.export.ragged_sums import list_tables
 from reference import enumeration as ref
 from reference.random_graphs import FORMS, random_graph, random_scores
 
@@ -244,7 +243,7 @@ def test_likelihoods_count_by_their_ratio(menu):
 
 
 def test_tables_hold_every_item_once(monkeypatch):
-    monkeypatch.setattr(ragged_sums, "MAX_PLACES", 8)
+    monkeypatch.setattr(node_writer, "MAX_PLACES", 8)
     rng = np.random.default_rng(5)
     for _ in range(50):
         count, items = int(rng.integers(1, 12)), int(rng.integers(0, 40))

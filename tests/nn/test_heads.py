@@ -7,7 +7,14 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, UnknownNameError
+from finegraph.errors import (
+    EvidenceError,
+    GraphMismatchError,
+    InputError,
+    SeveralParentsError,
+    ShapeError,
+    UnknownNameError,
+)
 from finegraph.nn.extending import Extension
 from finegraph.nn.prior import laplacian
 from reference import enumeration as ref
@@ -37,6 +44,74 @@ def bipartite(features, graph, **options):
     for parameter in head.coarse.parameters():
         torch.nn.init.normal_(parameter)
     return head
+
+
+class TestDoubt:
+    """All scores of a photo divided by sqrt(1 + doubt * lead)."""
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_it_equals_enumeration_of_scaled_scores(self, features, form):
+        case = random_graph(np.random.default_rng(3), form)
+        graph, features = case.graph, features.double()
+        head = bipartite(8, graph).double()
+        fine, coarse = head.scores(features)
+        head.doubt = 0.7
+        posterior = head(features)
+
+        def enumerated(row, factor):
+            kinds = [factor * coarse[kind][row].detach().numpy() for kind in graph.kinds]
+            return ref.log_joint(factor * fine[row].detach().numpy(), kinds, case.matrices)
+
+        for row in range(len(features)):
+            plain = ref.fine_log_probs(enumerated(row, 1.0))
+            factor = (1.0 + head.doubt * (plain.max() - plain.mean())) ** -0.5
+            expected = enumerated(row, factor)
+            np.testing.assert_allclose(posterior.log_probs()[row].detach(), ref.fine_log_probs(expected), atol=1e-9)
+            for number, kind in enumerate(graph.kinds):
+                own = ref.kind_log_probs(expected, number)
+                np.testing.assert_allclose(posterior.log_probs(kind)[row].detach(), own, atol=1e-9)
+
+    def test_fold_extend_save_and_copy_keep_it(self, features):
+        head = bipartite(8, GRAPH)
+        head.doubt = 0.3
+        expected = head(features).log_probs()
+        assert not torch.allclose(expected, torch.log_softmax(head.fold().fine(features), dim=1), atol=1e-3)
+        torch.testing.assert_close(head.fold()(features).log_probs(), expected)
+        assert head.extend(GRAPH.with_fine(NEW)).doubt == head.fold().extend(GRAPH.with_fine(NEW)).doubt == head.doubt
+        loaded = fg.BipartiteHead(8, GRAPH)
+        loaded.load_state_dict(head.state_dict())
+        for same in (loaded, copy.deepcopy(head), copy.deepcopy(head).bfloat16().float()):
+            assert same.doubt == head.doubt
+        assert torch.equal(loaded(features).log_probs(), expected)
+        loaded.load_state_dict(bipartite(8, GRAPH).state_dict())
+        assert (loaded.doubt, "doubt_factor" in loaded.state_dict()) == (0.0, False)
+
+    def test_loss_gradient_and_explanations_follow(self, features):
+        head = bipartite(8, GRAPH)
+        head.doubt = 0.3
+        target = torch.tensor([0, 1, 2, 0, 1])
+        loss = head.loss(features, target)
+        torch.testing.assert_close(loss, fg.joint_loss(head(features), target))
+        (slope,) = torch.autograd.grad(loss, head.fine.bias)
+        twin = copy.deepcopy(head).double()
+        with torch.no_grad():
+            twin.fine.bias[0] += 1e-5
+            above = twin.loss(features.double(), target)
+            twin.fine.bias[0] -= 2e-5
+            assert float(slope[0]) == pytest.approx(
+                float(above - twin.loss(features.double(), target)) / 2e-5, abs=1e-4
+            )
+        log_probs = head(features).log_probs().detach()
+        for row, found in enumerate(head(features).explain(GRAPH.fine[0], GRAPH.fine[2])):
+            assert found.log_odds == pytest.approx(float(log_probs[row, 0] - log_probs[row, 2]), abs=1e-5)
+            assert sum(part.value for part in found.parts) == pytest.approx(found.log_odds, abs=1e-5)
+
+    def test_what_it_refuses(self, features):
+        head = bipartite(8, GRAPH)
+        with pytest.raises(InputError, match="doubt: expected a finite number of at least 0, got -1"):
+            head.doubt = -1.0
+        with pytest.raises(EvidenceError, match="doubt first, then give the evidence"):
+            head(features).given(restaurant="B").doubted(0.5)
 
 
 class TestScores:

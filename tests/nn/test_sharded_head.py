@@ -16,6 +16,7 @@ from finegraph.graph.label_shards import label_shard
 from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.loss.rows_loss import Exchange
 from finegraph.inference.sums import label_rows
+from finegraph.nn import sharded_head
 from finegraph.nn.sharded_head import ShardedHead
 from reference.random_graphs import FORMS, random_graph
 
@@ -50,6 +51,10 @@ class Threads(Exchange):
 
     def largest(self, values):
         self.meeting.reduce(self.rank, values, lambda all_of: all_of.amax(dim=0))
+
+    def copy_first(self, tensors):
+        for tensor in tensors:
+            self.meeting.reduce(self.rank, tensor, lambda all_of: all_of[0])
 
 
 def together(size, work):
@@ -122,14 +127,17 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
             if len(graph.edges(name)[1])
         }
         own = features.clone().requires_grad_()
-        loss = fg.joint_loss(head(own), target, seen, 0.5) + 0.1 * fg.laplacian_prior(head)
+        posterior, known = head(own), target != -100
+        log_probs = posterior.log_probs()
+        spread = (log_probs.gather(1, target.clamp_min(0)[:, None])[:, 0] - log_probs.mean(dim=1))[known].sum()
+        loss = fg.joint_loss(posterior, target, seen, 0.5) + 0.1 * fg.laplacian_prior(head) + 0.3 * spread
         loss.backward()
 
         def work(rank, exchange, graph=graph, head=head, features=features, target=target, seen=seen):
             part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
             part.take(head)
             mine = features.clone().requires_grad_()
-            found = part.loss(mine, target, seen, 0.5) + 0.1 * part.prior()
+            found = part.loss(mine, target, seen, 0.5) + 0.1 * part.prior() + 0.3 * part.smoothing(mine, target).sum()
             found.backward()
             return found.item(), mine.grad, part
 
@@ -165,10 +173,11 @@ def test_answers_equal_one_head(size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size):
+def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size, monkeypatch):
     graph = plain_graph()
     torch.manual_seed(3)
     expected = fg.BipartiteHead(FEATURES, graph).state_dict()
+    other = whole_head(graph).float()
     lock, made = threading.Lock(), threading.Barrier(size)
 
     def work(rank, exchange):
@@ -176,10 +185,16 @@ def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size):
             torch.manual_seed(3)
             part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size)
         made.wait()  # a whole head draws, too
-        return part.whole().state_dict()
+        whole, in_first = part.whole().state_dict(), part.whole_in_first()
+        assert (in_first is None) == (rank > 0)
+        part.take_first(other if rank == 0 else None)
+        return whole, in_first, part.whole().state_dict()
 
-    for found in together(size, work):
+    monkeypatch.setattr(sharded_head, "_ROWS_AT_ONCE", 7)
+    for found, in_first, taken in together(size, work):
         assert all(torch.equal(values, expected[name]) for name, values in found.items())
+        assert in_first is None or all(torch.equal(values, expected[n]) for n, values in in_first.state_dict().items())
+        assert all(torch.equal(values, other.state_dict()[name]) for name, values in taken.items())
 
 
 def test_labels_of_the_largest_kind_stay_together():
@@ -199,6 +214,11 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="process 1 of 3 would hold none of the 2 fine labels; use fewer"):
         [label_shard(graph, rank, 3) for rank in range(3)]
     part = ShardedHead(FEATURES, graph, Exchange())
+    doubting = fg.BipartiteHead(FEATURES, graph)
+    doubting.doubt = 0.5
+    for take in (part.take, part.take_first):
+        with pytest.raises(InputError, match="knows no doubt"):
+            take(doubting)
     with pytest.raises(ShapeError, match="expected a head of the same graph"):
         part.take(fg.BipartiteHead(FEATURES + 1, graph))
     numbers = fg.LabelGraph.from_table({"a": {"price": 1.5}, "b": {"price": 2.5}}, types={"price": "number"})

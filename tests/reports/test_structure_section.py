@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from finegraph.reports.structure_results import read_structure
+from finegraph.reports.run_results import read_structure
 from finegraph.reports.structure_section import structure_section
 from finegraph.workflows.report import write_report
 from finegraph.workflows.structure.kept_structure import keep_structure

@@ -10,8 +10,7 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.reports.report_page import report_page
 from finegraph.reports.run_results import read_run
-from finegraph.reports.summary import summary_of, surely_contradicted, telling_kind
-from finegraph.reports.words import without_marks
+from finegraph.reports.summary import summary_of, surely_contradicted, telling_kind, without_marks
 from reports.made_up_runs import made_up_graph, make_run
 
 

@@ -46,7 +46,7 @@ def content(folder):
     index = Index.open(folder)
     found = {}
     for photo in range(len(index)):
-        segment, row = index.table.place(photo)
+        segment, row = index.engine.table.place(photo)
         found[segment.path(row)] = (segment.label(row), segment.arrays["vectors"][row].tobytes())
     if found:
         assert len(index.search(columns(1).vectors[0], len(found))[0]) == len(found)

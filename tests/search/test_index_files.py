@@ -90,8 +90,8 @@ def test_a_damaged_or_foreign_state_is_refused(tmp_path):
     path.write_bytes(data.replace(b'"way": "auto"', b'"way": "oops"'))
     with pytest.raises(IndexFolderError, match=r"index\.json: the file is damaged \(its checksum is not that"):
         Index.open(tmp_path / "index")
-    path.write_bytes(seal({"format": "finegraph.index", "version": 2, "finegraph": "9.9"}))
-    with pytest.raises(IndexFolderError, match=r"made by finegraph '9\.9' in version 2 of the format; this finegraph"):
+    path.write_bytes(seal({"format": "finegraph.index", "version": 3, "finegraph": "9.9"}))
+    with pytest.raises(IndexFolderError, match=r"made by finegraph '9\.9' in version 3 of the format; this finegraph"):
         Index.open(tmp_path / "index")
     path.write_bytes(seal({"format": "finegraph.checkpoint"}))
     with pytest.raises(IndexFolderError, match=r"expected the format 'finegraph\.index', got 'finegraph\.checkpoint'"):

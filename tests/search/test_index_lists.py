@@ -143,7 +143,7 @@ def test_merging_into_several_segments_keeps_every_photo(tmp_path, monkeypatch):
     with IndexWriter(tmp_path / "index") as writer:
         writer.compact()
         assert [entry.rows for entry in writer.state.segments] == [25, 25, 10]
-    table, everything = Index.open(tmp_path / "index").table, join(parts)
+    table, everything = Index.open(tmp_path / "index").engine.table, join(parts)
     assert [table.path(photo) for photo in range(60)] == everything.paths
     assert [bytes(table.key(photo)) for photo in range(60)] == [key.tobytes() for key in everything.keys]
     seen = np.concatenate([part.kinds.get("spicy", np.full(len(part), -1)) for part in parts])

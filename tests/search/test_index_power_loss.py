@@ -106,13 +106,13 @@ def test_a_careless_way_to_write_the_state_is_found(folder, tmp_path, monkeypatc
 
 
 def test_a_state_that_is_written_before_its_files_is_found(folder, tmp_path, monkeypatch):
-    real = IndexWriter._commit
+    real = IndexWriter.commit
 
     def early(self, **changes):
         monkeypatch.setattr(durable, "sync_folder", lambda place: None)
         real(self, **changes)
 
-    monkeypatch.setattr(IndexWriter, "_commit", early)
+    monkeypatch.setattr(IndexWriter, "commit", early)
     with pytest.raises((AssertionError, IndexFolderError), match=r"is missing|was lost"):
         drill(folder, "add", tmp_path)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from finegraph.graph import LabelGraph
+from finegraph.search import milvus_writer
 from finegraph.search.index_state import ModelEntry
 from finegraph.search.index_writer import IndexWriter
 from finegraph.search.photo_index import Index
@@ -59,9 +60,13 @@ def new_writer(folder, *, size=SIZE, method="auto"):
     return IndexWriter.create(folder, model=MODEL, graph=GRAPH, feature_size=size, method=method)
 
 
-def make(folder, *parts, method="auto"):
-    """An index of some photos, complete and open."""
-    with new_writer(folder, method=method) as writer:
+def make(folder, *parts, method="auto", uri=None):
+    """An index of some photos, complete and open; in Milvus if there is a server."""
+    with (
+        new_writer(folder, method=method)
+        if uri is None
+        else milvus_writer.new_writer(folder, model=MODEL, graph=GRAPH, feature_size=SIZE, method=method, uri=uri)
+    ) as writer:
         for part in parts:
             writer.add(part)
         writer.finish()

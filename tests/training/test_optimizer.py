@@ -1,4 +1,4 @@
-"""The optimizer: its groups, its rates, and its state as named tensors."""
+"""The optimizer: its groups, its rates as functions of the step, and its state as named tensors."""
 
 from dataclasses import replace
 
@@ -8,11 +8,12 @@ import torch
 
 from finegraph.graph import LabelGraph
 from finegraph.nn import NetworkDesign, build_network
-from finegraph.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors, set_rates
+from finegraph.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors, rate_factor, set_rates
 from finegraph.training.recipes import RECIPES
 
 GRAPH = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
 SHORT = RECIPES["short"]
+SHORT, PAPER = RECIPES["short"], RECIPES["paper"]
 
 
 @pytest.fixture
@@ -112,3 +113,35 @@ def test_a_loaded_state_is_a_copy_in_the_layout_of_the_weights(network):
     assert momentum.stride() == network.backbone.first.weight.stride()
     momentum.zero_()
     assert bool(saved["optimizer.momentum.backbone.first.weight"].all())
+
+
+def factors(recipe, per_epoch):
+    return [rate_factor(recipe, step, per_epoch) for step in range(recipe.epochs * per_epoch)]
+
+
+def test_one_cycle_rises_then_falls():
+    rates = factors(replace(SHORT, epochs=10, warmup=0.2), 10)
+    assert rates[0] == pytest.approx(1 / 25)
+    assert rates[20] == 1.0
+    assert rates[10] == pytest.approx((1 + 1 / 25) / 2)
+    assert rates[60] == pytest.approx((1 + 1e-4) / 2)
+    assert rates[:21] == sorted(rates[:21])
+    assert rates[20:] == sorted(rates[20:], reverse=True)
+    assert 1e-4 < rates[-1] < 1e-3
+
+
+def test_one_cycle_without_warmup_starts_at_the_full_rate():
+    rates = factors(replace(SHORT, epochs=3, warmup=0.0), 4)
+    assert rates[0] == 1.0
+    assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.2, 0.999])
+def test_one_cycle_of_a_single_step(warmup):
+    (rate,) = factors(replace(SHORT, epochs=1, warmup=warmup), 1)
+    assert 0 < rate <= 1
+
+
+def test_steps_fall_to_a_tenth():
+    rates = factors(replace(PAPER, epochs=5, drop_every=2), 3)
+    assert rates == pytest.approx([1.0] * 6 + [0.1] * 6 + [0.01] * 3)

@@ -39,8 +39,8 @@ def note_writing(event, arguments):
 def recording(seen):
     """Batches as ever, noting which photos this process gets in which step."""
 
-    def read(dataset, numbers, ranks, workers):
-        for batch in read_batches(dataset, numbers, ranks, workers):
+    def read(*arguments):
+        for batch in read_batches(*arguments):
             seen.append(batch.sample.tolist())
             yield batch
 

@@ -12,7 +12,7 @@ from traversal import SECRET, Outside, leaks, ways_out
 import tiny_classifier as tiny
 from finegraph.web.label import create_label_app
 from finegraph.web.serve.answering import ServedModel
-from finegraph.web.serve.pictures import SamplePhotos
+from finegraph.web.serve.photo_files import SamplePhotos
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.label import open_session

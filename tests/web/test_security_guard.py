@@ -8,10 +8,9 @@ import pytest
 from fastapi import FastAPI, Request
 
 from finegraph.errors import InputError
-from finegraph.web import addresses
-from finegraph.web.addresses import reachable
+from finegraph.web import security
 from finegraph.web.problems import ProblemError, install_problems
-from finegraph.web.security import CONTENT_POLICY, Guard, Security, host_name, is_loopback
+from finegraph.web.security import CONTENT_POLICY, Guard, Security, host_name, is_loopback, reachable
 from serving import InProcess
 
 TOKEN = "a-long-enough-token"
@@ -103,10 +102,10 @@ def test_addresses_are_such_that_others_can_use_them(monkeypatch):
         assert found[-1] == here
         for one in found:
             assert not ipaddress.ip_address(urlsplit(one).hostname).is_unspecified
-    monkeypatch.setattr(addresses, "_own_address", {socket.AF_INET: "192.168.0.9", socket.AF_INET6: None}.get)
+    monkeypatch.setattr(security, "_own_address", {socket.AF_INET: "192.168.0.9", socket.AF_INET6: None}.get)
     assert reachable("0.0.0.0", 1) == ["http://192.168.0.9:1/", "http://127.0.0.1:1/"]
     assert reachable("::", 1) == ["http://192.168.0.9:1/", "http://[::1]:1/"]
-    monkeypatch.setattr(addresses, "_own_address", lambda family: None)  # a machine without a network
+    monkeypatch.setattr(security, "_own_address", lambda family: None)  # a machine without a network
     assert reachable("0.0.0.0", 1) == ["http://127.0.0.1:1/"]
 
 

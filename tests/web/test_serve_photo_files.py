@@ -16,7 +16,7 @@ from finegraph.web import decoding as decoding_module
 from finegraph.web.decode_worker import read_photo
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.serve import photo_files
-from finegraph.web.serve.pictures import SamplePhotos
+from finegraph.web.serve.photo_files import SamplePhotos
 from serving import files, photo_bytes, running, until
 
 BOUNDS = {"max_bytes": 1 << 20, "max_pixels": 40_000_000, "max_jpeg_pixels": 120_000_000, "megabytes": 144}

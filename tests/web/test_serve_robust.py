@@ -27,10 +27,10 @@ from finegraph.web.admission import Admission
 from finegraph.web.decode_worker import decode, jpeg_scans
 from finegraph.web.decoding import DecodingPool, DecodingSettings
 from finegraph.web.problems import ProblemError
-from finegraph.web.refusing import plain_size
 from finegraph.web.security import Security
 from finegraph.web.serve import answering
 from finegraph.web.serve.batching import Batcher, Job
+from finegraph.web.serve.model_server import plain_size
 from serving import files, photo_bytes, running, until
 
 VIEWS = ViewSettings(size=24, resize=32)

@@ -11,7 +11,7 @@ from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.web.problems import ProblemError
-from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails
+from finegraph.web.serve.photo_files import PhotoPlace, SamplePhotos, Thumbnails
 from serving import files, photo_bytes, running
 
 

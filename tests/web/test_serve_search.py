@@ -348,6 +348,51 @@ def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
         ).json()
         prices = [one["values"]["price"] for one in found["photos"][0]["hits"]]
         assert prices == sorted(prices)
+        own = {**asked, "label": graph.fine[2], "where": ["price<this", "price>5"]}
+        body = server.client.get("/v1/search", params=own).json()
+        assert (body["limits"], [one["values"]["price"] for one in body["hits"]]) == ({"price": "< 7"}, [6.0])
+        content = photo_bytes(1)
+        mean = server.client.post("/v1/predict", files=files(content)).json()["photos"][0]["numbers"]["price"]["mean"]
+        body = server.client.post("/v1/search", files=files(content, photo_bytes(2)), data={"where": "price>this"})
+        first = body.json()["photos"][0]
+        assert first["limits"] == {"price": f"> {mean:.6g}"}
+        assert sorted(one["values"]["price"] for one in first["hits"]) == [n for n in range(5, 10) if n > mean]
+        found = search_index(tmp_path / "index", labels=[graph.fine[2]], where=["price<this"], model=tmp_path / "model")
+        assert found.to_dict()["queries"][0]["limits"] == {"price": "< 7"}
         refused = server.client.get("/v1/search", params={**asked, "sort": "dish"})
         assert refused.status_code == 422
         assert "expected a number or an ordered kind" in refused.text
+
+
+def test_the_page_sorts_and_limits_by_what_has_an_order(tmp_path, monkeypatch, page):
+    tiny.register(monkeypatch)
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+    graph = LabelGraph.from_table(tiny.TABLE)
+    graph = graph.with_number(Number.from_values("price", range(5, 5 + len(graph)), unit="EUR"))
+    tiny.classifier(graph).save(tmp_path / "model")
+    for number, label in enumerate(graph.fine):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        tiny.picture(number).save(tmp_path / "photos" / label / "0.png")
+    make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
+    model = PhotoClassifier.load(tmp_path / "model")
+
+    def prices():
+        captions = page.locator("#similar figcaption").all_inner_texts()
+        return [float(text.partition("price ")[2].split(" ")[0]) for text in captions]
+
+    with running(model, index=PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))) as server:
+        page.goto(server.address)
+        page.wait_for_selector("body[data-ready]")
+        page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": photo_bytes(33)})
+        page.wait_for_selector("#similar li")
+        page.select_option("#sort-by", "-price")
+        page.wait_for_selector("#similar li:first-child:has-text('price 9 EUR')")
+        assert prices() == [9.0, 8.0, 7.0, 6.0, 5.0]
+        page.get_by_role("button", name=f"above or below {graph.fine[2]}").click()
+        page.wait_for_selector("#limit-words:has-text('price above 7 EUR')")
+        assert prices() == [9.0, 8.0]
+        page.select_option("#limit-by", "below price")
+        page.wait_for_selector("#similar li:first-child:has-text('price 6 EUR')")
+        assert prices() == [6.0, 5.0]
+        assert page.locator("#limit-words").inner_text() == f"price below 7 EUR, that of {graph.fine[2]}."
+        page.goto("about:blank")

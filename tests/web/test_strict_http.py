@@ -7,8 +7,7 @@ import socket
 import pytest
 
 import tiny_classifier as tiny
-from finegraph.web.connections import BoundedConnection
-from finegraph.web.strict_http import MAX_HEAD, head_problem
+from finegraph.web.connections import MAX_HEAD, BoundedConnection, head_problem
 from serving import running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -134,6 +134,6 @@ def test_a_page_is_opened_by_what_is_there(monkeypatch, tmp_path):
 
 
 def test_what_serving_needs_is_said_where_it_is_missing(demo, monkeypatch, capsys):
-    monkeypatch.setattr("finegraph.web.extra.find_spec", lambda name: None)
+    monkeypatch.setattr("finegraph.cli.next_commands.find_spec", lambda name: None)
     demo_command._print(demo)
     assert "the same as a web page, where it learns from you; the server needs fastapi" in capsys.readouterr().out

@@ -9,8 +9,8 @@ from PIL import Image
 from finegraph.data.samples import Sample, Samples
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.graph import LabelGraph
-from finegraph.workflows.evaluation import kept_pictures
-from finegraph.workflows.evaluation.kept_pictures import MAX_PER_LABEL, evaluated_pictures, training_pictures
+from finegraph.workflows.evaluation import report_details
+from finegraph.workflows.evaluation.report_details import MAX_PER_LABEL, evaluated_pictures, training_pictures
 
 GRAPH = LabelGraph(["a", "b", "c", "d"])
 
@@ -38,7 +38,7 @@ def results(fine, predicted, log_prob=None):
 
 def test_one_photo_of_each_confusion_comes_first():
     found = results([0, 0, 0, 1, 1, 2], [1, 1, 1, 0, 1, 3], [-1.0, -3.0, -2.0, -5.0, 0.0, -4.0])
-    assert kept_pictures._confused_in_turns(found) == [3, 5, 1, 2, 0]
+    assert report_details._confused_in_turns(found) == [3, 5, 1, 2, 0]
 
 
 @pytest.mark.deep
@@ -52,7 +52,7 @@ def test_close_pictures_are_of_wrong_answers_and_the_gallery(samples):
 @pytest.mark.deep
 def test_as_many_close_pictures_as_fit(samples, monkeypatch):
     found = results([n % 4 for n in range(32)], [(n % 4 + 1) % 4 for n in range(32)])
-    monkeypatch.setattr(kept_pictures, "CLOSE_BYTES", 150_000)
+    monkeypatch.setattr(report_details, "CLOSE_BYTES", 150_000)
     packs = evaluated_pictures(samples, SimpleNamespace(gallery=np.array([], dtype=int)), found, False, 1, [])
     kept = set(unpack_photos(packs["gallery"]))
     assert 4 <= len(kept) < 32

@@ -43,7 +43,7 @@ def photos(tmp_path):
 
 def contents(folder):
     """The photos of an index: path to label."""
-    table = Index.open(folder).table
+    table = Index.open(folder).engine.table
     return {
         table.path(one): None if table.labels[one] < 0 else table.names[table.labels[one]] for one in range(len(table))
     }
@@ -73,7 +73,7 @@ def test_photos_without_labels_are_held_for_what_the_model_says(run, photos, tmp
     files = [str(photos / label / "0.png") for label in LABELS]
     make_index(run, files, tmp_path / "index")
     predictions = PhotoClassifier.load(run).predict(sorted(files))
-    table = Index.open(tmp_path / "index").table
+    table = Index.open(tmp_path / "index").engine.table
     for photo, prediction in enumerate(predictions):
         assert table.path(photo) == prediction.photo
         assert table.labels[photo] == -1

@@ -1,5 +1,6 @@
 """Numbers and ordered kinds through the doors: what is known as text, predictions, and filters of a search."""
 
+import csv
 import json
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from finegraph.errors import EvidenceError, InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.predictions import NumberAnswer, PredictionSettings, describe, in_digits
 from finegraph.search.filters import selection
-from finegraph.workflows.predict import evidence_of, parse_given, predict_photos
+from finegraph.workflows.predict import PredictionResult, evidence_of, parse_given, predict_photos, write_predictions
 
 TABLE = {
     "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A", "heat": "hot", "price": 12.5, "year": 2009},
@@ -117,6 +118,7 @@ def test_digits():
     ]
     assert str(NumberAnswer(9.0, 0.0, 9.0, 9.0, 0.95, "EUR")) == "9 EUR"
     assert str(NumberAnswer(9.2, 1.0, 7.1, 11.25, 0.95, "")) == "about 9.2 (7.1 to 11.2 in 95 %)"
+    assert str(NumberAnswer(-2e-5, 1.0, -2.0, 2.5, 0.95, "")) == "about 0 (-2 to 2.5 in 95 %)"
 
 
 @pytest.mark.parametrize(
@@ -141,3 +143,18 @@ def test_what_surely_fails_a_condition():
     assert np.flatnonzero(selection(table, None, {"price": "<= 12"})).tolist() == [0, 3]
     with pytest.raises(InputError, match="expected one condition"):
         selection(table, {"price": ("<= 12", "> 3")}, None)
+
+
+def test_a_table_of_predictions_has_means_and_quantiles(tmp_path):
+    posterior = fg.Posterior(GRAPH, torch.randn(2, 5, generator=torch.Generator().manual_seed(0)))
+    answers = describe(posterior, ["a.jpg", "=b.jpg"], PredictionSettings())
+    write_predictions(
+        PredictionResult(model="m", given={}, views=1, predictions=tuple(answers), bad=()), tmp_path / "answers.csv"
+    )
+    rows = list(csv.DictReader((tmp_path / "answers.csv").read_text().splitlines()))
+    assert [row["photo"] for row in rows] == ["a.jpg", "\\=b.jpg"]
+    value = posterior.value("price")
+    for row, mean, low, high in zip(rows, value.mean, value.quantile(0.05), value.quantile(0.95), strict=True):
+        found = [float(row[name]) for name in ("price [EUR]", "price 5 %", "price 95 %")]
+        assert found == pytest.approx([float(mean), float(low), float(high)], rel=1e-5)
+        assert row["heat"] in ("mild", "medium", "hot")

@@ -1,13 +1,14 @@
-"""Hits sorted by a number or an ordered kind."""
+"""Hits sorted by a number or an ordered kind, and limits that are those of the query: "hotter than this one"."""
 
 from dataclasses import replace
 
 import pytest
+import torch
 
-from finegraph import LabelGraph
+from finegraph import LabelGraph, Posterior
 from finegraph.errors import InputError
 from finegraph.search.hits import Hit
-from finegraph.workflows.search import sorted_hits
+from finegraph.workflows.search import is_relative, label_limits, own_limits, sorted_hits
 
 GRAPH = LabelGraph.from_table(
     {
@@ -47,3 +48,30 @@ def test_values_are_in_json_if_there_are_any():
     one = hit("1", "a")
     assert "values" not in one.to_dict()
     assert replace(one, values={"price": 12.0}).to_dict()["values"] == {"price": 12.0}
+
+
+def test_the_limit_of_a_photo_is_its_expected_value_and_its_likeliest_label():
+    probs = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], dtype=torch.float64)
+    where = {"price": {"<= 20 and < this"}, "heat": {"> this"}, "dish": {"x"}}
+    posterior = Posterior(GRAPH, probs.log())
+    first, second = own_limits(posterior, where)
+    means = posterior.value("price").mean.tolist()
+    assert first.where == {"price": {f"<= 20 and < {means[0]!r}"}, "heat": {"medium", "hot"}, "dish": {"x"}}
+    assert first.words == {"price": f"< {means[0]:.6g}", "heat": "> mild"}
+    assert (second.possible, second.words["heat"]) == (False, "> hot")  # nothing is hotter
+    (named,) = own_limits(Posterior(GRAPH, probs[:1].log()), {"heat": ("mild", "medium", ">= this")})
+    assert named.where == {"heat": {"mild", "medium"}}
+
+
+def test_the_limit_of_a_label_is_its_own():
+    assert label_limits(GRAPH, "a", {"price": "< this", "heat": ("> this",)}) == (
+        {"price": {"< 12.0"}, "heat": {"medium", "hot"}},
+        {"price": "< 12", "heat": "> mild"},
+        True,
+    )
+    assert label_limits(GRAPH, "a", {}).where is None
+    assert not is_relative({"price": "< 12", "dish": {"x", True}})
+    with pytest.raises(InputError, match="the price of 'c' is not known"):
+        label_limits(GRAPH, "c", {"price": "< this"})
+    with pytest.raises(InputError, match="dish has no order"):
+        label_limits(GRAPH, "c", {"dish": "< this"})

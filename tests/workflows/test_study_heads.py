@@ -13,8 +13,8 @@ from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import grid_settings
 from finegraph.workflows.studies import sklearn_heads
 from finegraph.workflows.studies.closed_form_heads import shrinkages
+from finegraph.workflows.studies.fitted_head import answer_of
 from finegraph.workflows.studies.head_fits import fit_study_head, grid_of, only_parent
-from finegraph.workflows.studies.joint_answers import answer_of
 from finegraph.workflows.studies.measure import joined, judged, means, measure
 from finegraph.workflows.studies.photo_sets import Part, kind_groups
 from finegraph.workflows.studies.spec import HEADS

@@ -11,7 +11,7 @@ from finegraph.errors import InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import Kind
 from finegraph.labelling import LabelStore
-from finegraph.reports.structure_results import read_structure
+from finegraph.reports.run_results import read_structure
 from finegraph.workflows.labels.graph_sources import read_graph_of
 from finegraph.workflows.learn_graph import learn_graph
 from finegraph.workflows.suggest_graph import suggest_graph

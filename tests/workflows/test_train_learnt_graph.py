@@ -11,8 +11,9 @@ from finegraph.errors import SettingsError, UnknownNameError
 from finegraph.model.structure import label_tree
 from finegraph.model.structure.label_groups import Level, Move
 from finegraph.model.structure.label_tree import NAME
-from finegraph.reports.structure_results import read_structure
+from finegraph.reports.run_results import read_structure
 from finegraph.training.settings import TrainSettings, check_used
+from finegraph.workflows.learn_graph import learn_graph
 from finegraph.workflows.train import resume_settings, train_run
 from training import tiny
 from workflows.test_train import Silent
@@ -61,6 +62,55 @@ def test_empty_cells_become_weights(manifest, tmp_path):
     ]
     assert kept["cells"][0]["own"]["photos"]
     assert fg.LabelGraph.read(table).kind("colour").unknown.any()  # the user's file stays as it was
+
+
+def _with_a_gap(tmp_path):
+    table = tmp_path / "graph.csv"
+    rows = [f"{one},{'' if one == 'blue large' else two}\n" for one, two in tiny.CLASSES.items()]
+    table.write_text("fine,colour\n" + "".join(rows))
+    return str(table)
+
+
+@pytest.mark.deep
+def test_cells_are_learnt_along_with_a_head_by_descent(manifest, tmp_path):
+    chosen = settings(manifest, graph=_with_a_gap(tmp_path), kinds=None, learn=("cells",), fit="descent")
+    watcher = Silent()
+    train_run(chosen, watcher, run=tmp_path / "run")
+    assert any("cells and weights took" in note for note in watcher.notes)
+    graph = fg.load(tmp_path / "run").graph
+    row = graph.matrix("colour")[graph.fine_index("blue large")]
+    (kept,) = [cell for cell in read_structure(tmp_path / "run")["cells"]["cells"] if cell["table"] is None]
+    assert kept["probability"] == pytest.approx(row.max())
+    assert kept["label"] == graph.labels("colour")[row.argmax()]
+    assert [cell.fine for cell in learn_graph(tmp_path / "run").empty] == [
+        "blue large"
+    ]  # the table still leaves it empty
+
+
+@pytest.mark.deep
+def test_cells_that_are_learnt_while_a_network_is_trained_go_on_to_the_same_model(manifest, tmp_path):
+    whole = settings(
+        manifest,
+        graph=_with_a_gap(tmp_path),
+        kinds=None,
+        learn=("cells",),
+        fit="descent",
+        tune="all",
+        epochs=3,
+        batch_size=8,
+        lr=0.05,
+        workers=1,
+        judge_every=1,
+    )
+    straight = train_run(whole, Silent(), run=tmp_path / "straight")
+    notes = [line["text"] for line in _log(tmp_path / "straight") if line["event"] == "note"]
+    assert any("cells and weights took" in text for text in notes)
+    assert not train_run(whole, Silent(stop_at=7), run=tmp_path / "broken").finished
+    result = train_run(resume_settings(tmp_path / "broken", {}), Silent(), run=tmp_path / "broken", resume=True)
+    assert result.metrics == straight.metrics
+    one, two = (fg.load(tmp_path / name) for name in ("straight", "broken"))
+    assert one.graph == two.graph
+    assert all(torch.equal(one.network.state_dict()[name], value) for name, value in two.network.state_dict().items())
 
 
 @pytest.fixture

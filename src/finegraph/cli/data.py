@@ -10,7 +10,7 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
-from finegraph.cli.interrupts import AGAIN, GOES_ON, interruptible
+from finegraph.cli.failures import AGAIN, GOES_ON, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.interrupts import interruptible
+from finegraph.cli.failures import interruptible
 from finegraph.cli.next_commands import missing_pages, opener, own_command, print_next
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable

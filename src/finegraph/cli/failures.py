@@ -1,16 +1,28 @@
-"""Errors for the user: what, where, why and what to do, on standard error, without a traceback."""
+"""How a command ends early, on standard error and without a traceback.
+
+An error for the user says what, where, why and what to do. An interruption is one line that names what is kept and
+which command resumes.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
-from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, WRONG_USAGE, UsageError, exit_code_of
+import typer
+
+from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, INTERRUPTED, WRONG_USAGE, UsageError, exit_code_of
 from finegraph.cli.terminal import console, printable
 from finegraph.errors import PhotoFileError, near_paths
 
 SKIP = "--on-bad-file skip"
+AGAIN = "the same command starts again"
+GOES_ON = "the same command goes on"
 
 
 def print_failure(error: BaseException, debug: bool) -> None:
@@ -73,3 +85,37 @@ def _internal(error: BaseException, debug: bool) -> list[str]:
     """The lines of an error that should not have happened."""
     lines = [f"{type(error).__name__}: {error}".splitlines()[0], "This is a fault of finegraph, not of your input."]
     return lines if debug else [*lines, "Run `finegraph --debug ...` to see where it happened, and please report it."]
+
+
+@contextmanager
+def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
+    """End a long command gracefully when it is interrupted by Ctrl-C or SIGTERM.
+
+    Args:
+        kept: the text that says what is kept and which command resumes; a function if that is known only then.
+    """
+    before = _take_termination()
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = kept if isinstance(kept, str) else kept()
+        console(stderr=True).print(printable(f"stopped; {words}"), soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _take_termination() -> signal.Handlers | None:
+    """Treat SIGTERM like Ctrl-C; returns the previous handler, None if it was left alone."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None  # it has a handler already, or the process was started to ignore it
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+    except ValueError:  # not the main thread: signals go elsewhere
+        return None
+    return signal.SIG_DFL
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

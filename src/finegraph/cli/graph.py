@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.errors import Fault
-    from finegraph.graph.describe import ColumnSummary
-    from finegraph.graph.number_summary import NumberSummary
+    from finegraph.graph.describe import ColumnSummary, NumberSummary
     from finegraph.workflows.graph import GraphCheck, GraphView
 
 graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check, show and extend label graphs.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,6 +57,8 @@ def _print_kind(out: Console, kind: ComparedKind) -> None:
     """The order of the fine labels, and what does not fit together."""
     from rich.text import Text
 
+    from finegraph.workflows.graph_comparisons import conflict_words
+
     unknown = f", {count(kind.unknown, 'fine label')} unknown" if kind.unknown else ""
     out.print(
         Text.assemble(
@@ -70,19 +71,8 @@ def _print_kind(out: Console, kind: ComparedKind) -> None:
     rows = [[ranked.label, f"{ranked.value:{signed}.2f}", f"{ranked.spread:.2f}"] for ranked in kind.order[:MAX_SHOWN]]
     print_table(out, ["fine label", f"value, {kind.unit}" if kind.unit else "value", "spread"], rows, right=(1, 2))
     _more(out, len(kind.order))
-    conflicts = kind.conflicts
-    for pair in conflicts.divided[:MAX_SHOWN]:
-        _say(out, f"told both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})")
-    for circle in conflicts.circles[:MAX_SHOWN]:
-        _say(out, "a circle: " + " > ".join((*circle, circle[0])))
-    if len(conflicts.groups) > 1:
-        _say(out, f"{len(conflicts.groups)} groups that no comparison links: {_names(conflicts.groups)}")
-
-
-def _names(groups: Sequence[Sequence[str]]) -> str:
-    """The first fine label of each of the first groups."""
-    shown = [group[0] + (f" and {len(group) - 1} more" if len(group) > 1 else "") for group in groups[:4]]
-    return "; ".join(shown) + ("; ..." if len(groups) > 4 else "")
+    for words in conflict_words(kind, MAX_SHOWN):
+        _say(out, words)
 
 
 def _say(out: Console, words: str) -> None:

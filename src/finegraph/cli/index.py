@@ -14,7 +14,7 @@ import typer
 
 from finegraph.cli import exit_codes
 from finegraph.cli.commands import Command, DefaultGroup
-from finegraph.cli.interrupts import GOES_ON, interruptible
+from finegraph.cli.failures import GOES_ON, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_pairs, print_table, printable
 
@@ -61,6 +61,15 @@ def make(
     project: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Project vectors to N dimensions, such as 256.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="built-in|milvus", help="What holds the photos: files of the index, or Milvus.")
+    ] = "built-in",
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="The Milvus server, http://HOST:19530, or a file FILE.db for the embedded one."
+        ),
+    ] = None,
     split: Split = None,
     on_bad_file: BadFile = "error",
     workers: Workers = None,
@@ -72,6 +81,10 @@ def make(
     """
     if exact and approximate:
         raise typer.BadParameter("--exact and --approximate exclude each other")
+    if engine not in ("built-in", "milvus"):
+        raise typer.BadParameter(f"--engine: expected built-in or milvus, got {engine!r}")
+    if (engine == "milvus") != (uri is not None):
+        raise typer.BadParameter("--engine milvus and --uri belong together: name the server, or a file FILE.db")
     from finegraph.workflows.index import make_index
 
     method = "exact" if exact else "approximate" if approximate else "auto"
@@ -83,6 +96,7 @@ def make(
             output,
             method=method,
             project=project,
+            uri=uri,
             split=split,
             workers=workers,
             progress=advance,
@@ -227,6 +241,7 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
         ("model", f"{facts.model} ({facts.network}, fingerprint {facts.fingerprint[:12]})"),
         ("vectors", f"{facts.dimensions} dimensions{_projected(facts)}"),
         ("search", _searched(facts)),
+        *([("engine", f"Milvus at {facts.uri}, collection {facts.collection}")] if facts.uri is not None else []),
         ("files", f"{facts.bytes / 1e6:,.1f} MB in {count(facts.segments, 'segment')}{_waste(facts)}"),
     ]
     if out.is_terminal:

@@ -1,10 +1,11 @@
-"""The next commands, printed as the last lines of a command."""
+"""The next commands, printed as the last lines of a command, and whether the web servers they start are installed."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from finegraph.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+SERVER_PACKAGES = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "segno")
 
 
 def print_next(out: Console, commands: Iterable[tuple[str, str]], heading: str = "Next") -> None:
@@ -62,10 +66,24 @@ def opener() -> str:
 
 def missing_pages() -> str:
     """What to install before pages can be served; nothing if nothing is missing."""
-    from finegraph.web.extra import check_extra
+    from finegraph.cli.next_commands import check_extra
 
     try:
         check_extra()
     except MissingExtraError as error:
         return f"; {error}"
     return ""
+
+
+def check_extra(needed: tuple[str, ...] = SERVER_PACKAGES, extra: str = "serve") -> None:
+    """Raise if something that the server needs is not installed.
+
+    Raises:
+        MissingExtraError: it names what to install.
+    """
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"the server needs {', '.join(missing)}, which is not installed; install it with "
+            f'`pip install "finegraph[{extra}]"`'
+        )

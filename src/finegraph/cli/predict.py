@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.terminal import console, print_json, print_left_out
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict(
@@ -33,6 +30,10 @@ def predict(
     on_bad_file: Annotated[
         str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
     ] = "error",
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a table too: labels, kinds, and of numbers the mean and quantiles."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Predict the labels of photos.
@@ -42,11 +43,13 @@ def predict(
     """
     from finegraph.cli.prediction_text import print_prediction
     from finegraph.cli.progress import progress
-    from finegraph.workflows.predict import predict_photos
+    from finegraph.workflows.predict import predict_photos, write_predictions
 
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
     with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as advance:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=advance, **options)  # type: ignore[arg-type]
+    if csv is not None:
+        write_predictions(result, csv)
     if as_json:
         print_json(result.to_dict())
     else:

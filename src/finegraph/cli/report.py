@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:

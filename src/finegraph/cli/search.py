@@ -28,7 +28,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="KIND=LABEL",
-            help="Only photos with this label, or with KIND!=LABEL another; the same kind again: one of these.",
+            help="Only photos with this label, or with KIND!=LABEL another; the same kind again: one of these. Limits: "
+            "price>=12, heat>=medium, heat>this (than the photo).",
         ),
     ] = None,
     same: Annotated[
@@ -111,18 +112,22 @@ def _print(out: Console, result: SearchResult) -> None:
             out.print("no photo passes")
             continue
         ranked = query.hits[0].probability is not None
-        headings = ("", "similarity", *(("probability",) if ranked else ()), "label", "photo")
-        rows = [_row(number, hit) for number, hit in enumerate(query.hits, 1)]
+        numbers = tuple(dict.fromkeys(name for hit in query.hits for name in hit.values))
+        headings = ("", "similarity", *(("probability",) if ranked else ()), "label", *numbers, "photo")
+        rows = [_row(number, hit, numbers) for number, hit in enumerate(query.hits, 1)]
         print_table(out, headings, rows, right=(0, 1, 2) if ranked else (0, 1))
 
 
 def _title(query: PhotoHits, result: SearchResult) -> str:
     """What was searched for."""
     name = query.photo if query.photo is not None else f"photos like {query.label}"
-    return f"{name}: {count(len(query.hits), 'hit')} among {count(result.photos, 'photo')} ({result.method} search)"
+    limits = "".join(f", {name} {limit}" for name, limit in query.limits.items())
+    found = f"{count(len(query.hits), 'hit')} among {count(result.photos, 'photo')}"
+    return f"{name}: {found} ({result.method} search{limits})"
 
 
-def _row(number: int, hit: Hit) -> tuple[str, ...]:
+def _row(number: int, hit: Hit, numbers: tuple[str, ...]) -> tuple[str, ...]:
     label = hit.label or (f"{hit.guess}?" if hit.guess else "-")
     probability = () if hit.probability is None else (f"{hit.probability:.1%}",)
-    return (str(number), f"{hit.similarity:.3f}", *probability, label, hit.path)
+    values = (f"{hit.values[name]:.6g}" if name in hit.values else "-" for name in numbers)
+    return (str(number), f"{hit.similarity:.3f}", *probability, label, *values, hit.path)

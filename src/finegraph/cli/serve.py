@@ -1,12 +1,17 @@
-"""`finegraph serve`."""
+"""`finegraph serve`, and the QR code with which a phone opens its page without typing.
+
+Two rows of the code make one line of half blocks, black on white whatever the colours of the terminal are. A terminal
+that cannot show it, for want of colours, letters or room, gets none.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import typer
 
@@ -14,7 +19,14 @@ from finegraph.cli.process import usable_cores
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from finegraph.web.serve.serve_settings import ServeSettings
+
+
+BORDER = 2
+"""How many light modules stand around the code; phones need some."""
+_BLOCKS = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
 
 
 def serve(
@@ -69,7 +81,7 @@ def serve(
     Ctrl-C answers open requests and stops. SIGHUP loads the model again from its folder without dropping a request.
     Uploads are never kept.
     """
-    from finegraph.web.extra import check_extra
+    from finegraph.cli.next_commands import check_extra
 
     check_extra()
     from finegraph.web.decoding import DecodingSettings
@@ -103,9 +115,8 @@ def serve_until_stopped(settings: ServeSettings, *, as_json: bool = False) -> No
         settings: of the server.
         as_json: whether to print the address as one JSON document.
     """
-    from finegraph.cli.qr_code import print_qr_code, sign_in_link
-    from finegraph.web.addresses import reachable
-    from finegraph.web.security import is_loopback
+    from finegraph.cli.serve import print_qr_code, sign_in_link
+    from finegraph.web.security import is_loopback, reachable
     from finegraph.web.serve.model_server import serve as serve_model
 
     model, host, token = str(settings.model), settings.security.host, settings.security.token
@@ -125,3 +136,52 @@ def serve_until_stopped(settings: ServeSettings, *, as_json: bool = False) -> No
         sys.stdout.flush()  # a calling program may wait for this line
 
     serve_model(settings, on_ready)
+
+
+def sign_in_link(address: str, token: str | None) -> str:
+    """The address of a page for a phone that does not know the token yet; the page forgets it at once.
+
+    Args:
+        address: of the server, with a slash at its end.
+        token: what every request must bring; None if there is none.
+    """
+    return address if token is None else f"{address}?{urlencode({'token': token})}"
+
+
+def print_qr_code(out: Console, text: str) -> bool:
+    """Print the QR code of a text if the terminal can show it; returns whether it did.
+
+    Args:
+        out: the terminal.
+        text: what the code holds, such as an address.
+    """
+    import segno
+    from rich.text import Text
+
+    if not out.is_terminal or out.color_system is None or not _can_encode(out.encoding):
+        return False
+    code = segno.make(text, error="l", micro=False)
+    rows = [[module != 0 for module in row] for row in code.matrix_iter(border=BORDER)]
+    lines = half_blocks(rows)
+    if len(lines[0]) > out.width:
+        return False
+    for line in lines:
+        out.print(Text(line, style="#000000 on #ffffff"), soft_wrap=True)
+    return True
+
+
+def half_blocks(rows: Sequence[Sequence[bool]]) -> list[str]:
+    """Rows of dark and light modules as lines of half blocks, two rows in each."""
+    padded = [*rows, [False] * len(rows[0])] if len(rows) % 2 else rows
+    return [
+        "".join(_BLOCKS[pair] for pair in zip(above, below, strict=True))
+        for above, below in zip(padded[::2], padded[1::2], strict=True)
+    ]
+
+
+def _can_encode(encoding: str) -> bool:
+    try:
+        "".join(_BLOCKS.values()).encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
-from finegraph.cli.interrupts import GOES_ON, interruptible
+from finegraph.cli.failures import GOES_ON, interruptible
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import DataError, PhotoFileError

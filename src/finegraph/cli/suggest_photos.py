@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.next_commands import print_next
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
@@ -73,8 +73,8 @@ def suggest_photos(
 
 def _label(model: Path, suggestions: Sequence[SuggestedPhoto], port: int, *, as_json: bool) -> None:
     """Serve the page that asks for the labels of photos, in their order."""
+    from finegraph.cli.next_commands import check_extra
     from finegraph.cli.serve import serve_until_stopped
-    from finegraph.web.extra import check_extra
 
     check_extra()
     from finegraph.web.security import Security

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.exit_codes import UsageError
-from finegraph.cli.interrupts import interruptible
+from finegraph.cli.failures import interruptible
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:

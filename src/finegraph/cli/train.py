@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED, UsageError
-from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import (
@@ -38,6 +38,7 @@ _PANELS = {
 }
 """Where each heading of the help begins, in the order of the settings."""
 _VALUES = {
+    "comparisons": "FILE",
     "kinds": "KIND",
     "train_split": "SPLIT",
     "val_split": "SPLIT",

@@ -22,7 +22,7 @@ from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
-from finegraph.data.resizing import FILTERS, resized
+from finegraph.data.photo_parts import FILTERS, resized
 from finegraph.errors import InputError, unknown_name
 
 View = Literal["train", "centre", "ten"]

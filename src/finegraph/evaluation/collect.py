@@ -21,9 +21,9 @@ from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
 from finegraph.evaluation.asking import QuestionCollector
-from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.details import DetailCollector
 from finegraph.evaluation.judgements import UNJUDGED, Indices, judge_kind
+from finegraph.evaluation.metrics import calibration
 from finegraph.evaluation.number_metrics import NumberCollector
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults

@@ -3,6 +3,10 @@
 One view of each photo (the centre) or ten, whose probabilities are averaged; with or without its box. A photo that
 cannot be read ends the evaluation or, when asked, is left out, named and counted; it is never replaced by another one.
 The cost is that of the network.
+
+How good the features are for search is judged on the features themselves, which an evaluation does not keep. So they
+are computed apart, from the centre of each photo, as an index has them; if features are stored, that costs reading the
+files, else one more pass of the network over all photos.
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
+from finegraph.evaluation.retrieval import Retrieval, judge_retrieval
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
 from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_metrics
 from finegraph.graph.faults import first_few
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
-from finegraph.model.features import Features
+from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import Progress
 from finegraph.model.photo_classifier import PhotoClassifier
 
@@ -211,3 +216,29 @@ def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:
             f"{samples.source or 'foreign photos'}: expected photos of none of the known classes, got some of "
             f"{first_few(known, len(known))}; take those out"
         )
+
+
+def judged_retrieval(classifier: PhotoClassifier, samples: Samples, options: PhotoOptions) -> Retrieval:
+    """How good the features of photos are for search.
+
+    Args:
+        classifier: its network computes them.
+        samples: the photos; those without a fine label, and those that cannot be read if that is no error, take no
+            part.
+        options: how photos are looked at, as for the evaluation; of several views, the centre.
+
+    Raises:
+        PhotoFileError: a photo that cannot be read, if that is an error.
+    """
+    box = options.get("box")
+    features = extract_features(
+        classifier.network,
+        samples,
+        classifier.views if box is None else replace(classifier.views, box=box),
+        cache=options.get("cache", False),
+        threads=options.get("workers"),
+        on_bad_file=options.get("on_bad_file", "error"),
+        engine=options.get("engine", "auto"),
+    )
+    fine = targets_of(features.samples, classifier.graph)[0]
+    return judge_retrieval(classifier.graph, features.fine.numpy(), fine.numpy())

@@ -14,8 +14,7 @@ from typing import Any
 
 from finegraph.errors import InputError
 from finegraph.evaluation.asking import Asked
-from finegraph.evaluation.calibration_error import Bin, Calibration
-from finegraph.evaluation.metrics import Mistakes
+from finegraph.evaluation.metrics import Bin, Calibration, Mistakes
 from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sure import Sure

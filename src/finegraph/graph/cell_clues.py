@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.name_words import words_of
+from finegraph.graph.names import words_of
 
 _WEIGHT = 1.0
 """How many fine labels the frequencies of all fine labels count as, where those that go with a label are counted."""

@@ -1,7 +1,8 @@
 """The numbers of a label graph as plain data: what the terminal table, the JSON output and the drawing are made from.
 
 A graph is described column by column, as in its file: a kind is one column, and the binary kinds that an all-of column
-was turned into (`ingredient: tofu`, `ingredient: pork`) are one column again, a group. Linear in the number of edges.
+was turned into (`ingredient: tofu`, `ingredient: pork`) are one column again, a group. A kind of numbers has a
+range, a mean, and values that are unknown. Linear in the number of edges.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.errors import unknown_name
+from finegraph.graph.graph_like import GraphLike
 from finegraph.graph.kind import FloatArray, IntArray, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.number_summary import NumberSummary, choose_numbers, summarise
+from finegraph.graph.number import Number, Scale
 
 Form = Literal["one of", "yes or no", "group"]
 YES = 1
@@ -224,3 +226,53 @@ def _entropy(shares: FloatArray) -> float:
     """The entropy of a distribution in bits; 0 if nothing is known."""
     positive = shares[shares > 0]
     return float(-(positive * np.log2(positive)).sum()) + 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberSummary:
+    """The most important values of a kind of numbers, in the user's unit; None where nothing is known.
+
+    Attributes:
+        name: what is measured.
+        scale: whether differences count ("linear") or ratios ("log").
+        unit: what the values are counted in; may be empty.
+        known: the fine labels with a value.
+        unknown: those without.
+        min: the smallest value.
+        mean: the mean; on a log scale the geometric one.
+        max: the largest value.
+        with_spread: how many values have a spread.
+    """
+
+    name: str
+    scale: Scale
+    unit: str
+    known: int
+    unknown: int
+    min: float | None
+    mean: float | None
+    max: float | None
+    with_spread: int
+
+
+def summarise(number: Number) -> NumberSummary:
+    """The summary of a kind of numbers."""
+    values = number.values[number.known]
+    some = len(values) > 0
+    return NumberSummary(
+        name=number.name,
+        scale=number.scale,
+        unit=number.unit,
+        known=len(values),
+        unknown=number.fine_count - len(values),
+        min=float(values.min()) if some else None,
+        mean=float(number.to_outer(0.0)) if some else None,
+        max=float(values.max()) if some else None,
+        with_spread=int(np.count_nonzero(number.spreads)),
+    )
+
+
+def choose_numbers(graph: GraphLike, names: Iterable[str] | None = None) -> tuple[Number, ...]:
+    """The kinds of numbers with the given names, each once; all if no names are given."""
+    chosen = graph.numbers if names is None else [name for name in dict.fromkeys(names) if name in graph.numbers]
+    return tuple(graph.number(name) for name in chosen)

@@ -1,8 +1,9 @@
-"""What modules below `LabelGraph` know of a graph, so that they need not import it."""
+"""What modules below `LabelGraph` know of a graph without importing it: its interface, and its parts in a file."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from finegraph.graph.kind import Kind
 from finegraph.graph.number import Number
@@ -41,3 +42,11 @@ class GraphLike(Protocol):
 
     def __len__(self) -> int:
         """How many fine labels there are."""
+
+
+class FileContent(NamedTuple):
+    """The parts of a graph, as a reader found them."""
+
+    fine: Sequence[str]
+    kinds: Sequence[Kind]
+    numbers: Sequence[Number] = ()

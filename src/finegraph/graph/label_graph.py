@@ -22,13 +22,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from finegraph.errors import GraphError, ShapeError, unknown_name
+from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
 from finegraph.graph.faults import one_fault
 from finegraph.graph.formats.by_ending import read_graph_file, write_graph_file
-from finegraph.graph.formats.file_content import FileContent
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.graph.graph_checks import check_fine, check_parts
+from finegraph.graph.graph_like import FileContent
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
+from finegraph.graph.names import name_fault, unicode_twins
 from finegraph.graph.new_labels import with_rows
 from finegraph.graph.number import Number
 from finegraph.graph.photo_labels import Contradiction, blended_kinds, contradictions
@@ -59,8 +59,8 @@ class LabelGraph:
         self._numbers = {number.name: number for number in numbers}
         self.derived: dict[object, object] = {}
         """What upper layers have computed from this graph, kept as long as it lives; not part of its value."""
-        check_fine(self._fine)
-        check_parts(len(self._fine), kinds, numbers)
+        _check_fine(self._fine)
+        _check_parts(len(self._fine), kinds, numbers)
 
     # ---- making one -------------------------------------------------------------------------------------------------
 
@@ -328,3 +328,35 @@ def graph_of_file(path: str, content: FileContent) -> LabelGraph:
         return LabelGraph(*content)
     except GraphError as error:
         raise one_fault(path, "bad-graph", str(error)) from error
+
+
+def _check_fine(fine: Sequence[str]) -> None:
+    """Raise if there is no fine label, or one cannot be used."""
+    if not fine:
+        raise EmptyGraphError("a label graph needs at least one fine label, got none")
+    for number, name in enumerate(fine):
+        if fault := name_fault(name):
+            raise GraphError(f"fine label number {number}, {name!r}: {fault}")
+    if len(set(fine)) != len(fine):
+        seen: set[str] = set()
+        for name in fine:
+            if name in seen:
+                raise GraphError(f"the fine label {name!r} is given twice; fine labels must be distinct")
+            seen.add(name)
+    for one, two in unicode_twins(fine):
+        raise GraphError(f"the fine labels {one!r} and {two!r} read the same but are spelt in two Unicode forms")
+
+
+def _check_parts(fine_count: int, kinds: Sequence[Kind], numbers: Sequence[Number]) -> None:
+    """Raise if two kinds or numbers have one name, or one has not as many rows as there are fine labels."""
+    parts: list[Kind | Number] = [*kinds, *numbers]
+    names = [part.name for part in parts]
+    if len(set(names)) != len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise GraphError(f"the kind {double!r} is given twice; kinds must have distinct names")
+    for one, two in unicode_twins(names):
+        raise GraphError(f"the kinds {one!r} and {two!r} read the same but are spelt in two Unicode forms")
+    for part in parts:
+        if part.fine_count != fine_count:
+            what = "kind" if isinstance(part, Kind) else "number"
+            raise ShapeError(f"{what} {part.name!r} has {part.fine_count} rows for {fine_count} fine labels")

@@ -17,8 +17,7 @@ import numpy as np
 
 from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
-from finegraph.graph.name_words import words_of
-from finegraph.graph.names import name_fault
+from finegraph.graph.names import name_fault, words_of
 from finegraph.graph.number import Number
 
 _SIGNS = ("@", "|", "/", ";", ":", ",", " - ", " – ", " — ", "·", "(")

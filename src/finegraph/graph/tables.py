@@ -12,7 +12,7 @@ from dataclasses import replace
 from finegraph.errors import GraphError, unknown_name
 from finegraph.graph.faults import MAX_PRINTED, CellError
 from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, order_fault, parse_type
-from finegraph.graph.formats.file_content import FileContent
+from finegraph.graph.graph_like import FileContent
 from finegraph.graph.kind import Kind
 from finegraph.graph.kind_columns import cells_of, kinds_of_column
 from finegraph.graph.number import Number

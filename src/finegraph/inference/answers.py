@@ -1,20 +1,19 @@
-"""What a posterior says in words: labels with their probabilities, the sure answer, and what to ask next.
+"""What a posterior says in words: labels with probabilities, the sure answer, and what to ask next.
 
 The sure answer is the most specific statement whose probability is at least 1 - risk. Statements are "it is this fine
-label", "it has this label of a kind", and ranges of ordered kinds and of numbers (`sure_ranges.py`). The more specific
-of two is compatible with fewer of the fine labels that evidence leaves; of equally specific ones the more probable is
-taken.
+label", "it has this label of a kind", and ranges of ordered kinds and of numbers (`sure_ranges.py`). A statement is
+more specific if fewer of the fine labels that evidence leaves are compatible with it. Ties go to the more probable one.
 
-What to ask next depends on what knowing the label of a kind is expected to do. With F the fine label, C the label of
+What to ask next depends on the expected effect of knowing the label of a kind. With F the fine label, C the label of
 the kind, p_i and p_c their probabilities, and r_ic = P(C = c | F = i):
 
     gain     =  I(F; C)  =  H(C) - sum_i p_i H(r_i)          in bits; one parent per row: H(C) alone
     after    =  sum_c max_i p_i r_ic                         how probable the best fine label will be, on average
     settles  =  sum_c p_c [max_i p_i r_ic >= (1 - risk) p_c] how often it will be at least 1 - risk
 
-The gain is how much the entropy of the fine label falls on average, so the question with the largest gain leaves the
-least to be asked. All of it is exact, in float64, for all kinds together. Of a number one asks whether it is above a
-round number (`numbers/thresholds.py`). Cost: two passes over the edges.
+The gain is the average fall in the entropy of the fine label, so the question with the largest gain leaves the least
+to ask. All three are exact, in float64, for all kinds together. For a number the question is whether its value is above
+a round one (`numbers/thresholds.py`). Cost: two passes over the edges.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.inference.marginals import MAX_TOGETHER, GroupMembers, Marginals
 from finegraph.inference.numbers.thresholds import ThresholdEffects
 from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import shared_constants
-from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import MAX_TOGETHER, GraphTensors, GroupMembers, Marginals
 from finegraph.inference.sums.kind_tensors import KindTensors
 from finegraph.inference.sure_ranges import NONE, sure_interval, sure_label_range
 
@@ -54,11 +52,11 @@ class Statement(NamedTuple):
 
     Attributes:
         kind: the kind or number that the label is of; None for a fine label.
-        label: what is stated; of a range `medium to hot`, or `10 to 15 EUR`.
-        probability: how sure it is.
-        compatible: how many fine labels the statement leaves open.
-        low: the lower end of a range: a label, or a value in the unit of the number; None if it is no range.
-        high: the upper end.
+        label: what is stated; for a range, text such as `medium to hot` or `10 to 15 EUR`.
+        probability: the probability of the statement.
+        compatible: the number of fine labels that are compatible with the statement.
+        low: the lower end of a range: a label, or a value in the unit of the number; None if it is not a range.
+        high: the upper end of a range.
     """
 
     kind: str | None
@@ -74,18 +72,17 @@ class Statement(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What knowing the label of a kind, or whether a number is above some value, is expected to do.
+    """A question and the expected effect of its answer.
 
     Attributes:
-        kind: what to ask for.
+        kind: the kind or number to ask about.
         binary: whether the answer is yes or no.
-        gain: by how many bits the entropy of the fine label falls, on average over the answers.
+        gain: the fall in the entropy of the fine label, in bits, averaged over the answers.
         before: the probability of the best fine label now.
-        after: what it will be, on average.
-        settles: how probable it is that the answer settles it: that the best fine label then has a probability of at
-            least 1 - risk.
-        above: of a number, the value that it is asked to be above; None of a kind.
-        unit: of a number, what it is counted in; may be empty.
+        after: the probability of the best fine label after the answer, on average.
+        settles: the probability that the best fine label then has a probability of at least 1 - risk.
+        above: the value in "Is the price above 12?"; None for a kind.
+        unit: the unit of a number; may be empty.
     """
 
     kind: str
@@ -99,7 +96,7 @@ class Question(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The question as one asks it."""
+        """The question in words."""
         if self.above is not None:
             return f"Is the {self.kind} above {self.above:.12g}{f' {self.unit}' if self.unit else ''}?"
         if not self.binary:
@@ -119,83 +116,86 @@ def sure_statements(
     *,
     evidence: bool,
 ) -> list[Statement | None]:
-    """One statement per sample, or None where nothing is sure.
+    """One statement per sample, or None if nothing is sure.
 
     Args:
-        tensors: those of the graph.
+        tensors: the tensors of the graph.
         marginals: the log probabilities of all labels.
-        values: what is known of each number.
+        values: the distribution of each number.
         risk: how often a statement may be wrong.
-        evidence: whether there is any; it rules fine labels out, in each sample others.
+        evidence: whether there is evidence, which may rule out different fine labels in each sample.
     """
     graph, (fine, coarse) = tensors.graph, marginals
     probs = torch.cat([fine, coarse], dim=1).double().exp()
     possible = ~fine.isneginf() if evidence else None
     rounding = rounding_of(fine.dtype)
+    min_probability = 1.0 - risk - rounding
     ranges = [
-        sure_label_range(kind, graph.labels(kind.name), coarse[:, kind.columns].double().exp(), possible, sure)
-        for sure in [1.0 - risk - rounding]
+        sure_label_range(
+            kind, graph.labels(kind.name), coarse[:, kind.columns].double().exp(), possible, min_probability
+        )
         for kind in tensors.kinds
         if graph.kind(kind.name).ordered
     ]
     if risk > 0.0:
         pairs = zip(tensors.numbers.numbers, values, strict=True)
         ranges += [sure_interval(number, value, possible, risk) for number, value in pairs]
-    own = torch.ones(1, len(graph), dtype=torch.int64, device=probs.device)
+    ones = torch.ones(1, len(graph), dtype=torch.int64, device=probs.device)
     sizes = [kind.compatible(possible) for kind in tensors.kinds]
+    # Without evidence the counts are the same for all samples, so they are computed once.
     rows = 1 if possible is None else len(probs)
-    compatible = torch.cat([own.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
-    single = probs.shape[1]
+    compatible = torch.cat([ones.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
+    label_count = probs.shape[1]
     if ranges:
-        # A range that is sure of nothing is compatible with more fine labels than there are, and has no probability.
+        # Samples without a sure range have `NONE` compatible labels; probability 0 keeps them from being chosen.
         probs = torch.cat(
-            [probs, *(torch.where(one.compatible < NONE, one.probability, 0.0)[:, None] for one in ranges)], 1
+            [probs, *(torch.where(own.compatible < NONE, own.probability, 0.0)[:, None] for own in ranges)], 1
         )
-        compatible = torch.cat([compatible, *(one.compatible.unsqueeze(1) for one in ranges)], dim=1)
-    sure = probs >= 1.0 - risk - rounding
+        compatible = torch.cat([compatible, *(own.compatible.unsqueeze(1) for own in ranges)], dim=1)
+    sure = probs >= min_probability
     open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
     fewest = open_labels.amin(dim=1, keepdim=True)
     candidates = torch.where(sure & (open_labels == fewest), probs, -1.0)
     best = (candidates >= candidates.amax(dim=1, keepdim=True) - rounding).int().argmax(dim=1, keepdim=True)
     chosen = (values.gather(1, best).squeeze(1).tolist() for values in (sure, probs, compatible))
-    found: list[Statement | None] = []
+    statements: list[Statement | None] = []
     for row, (index, is_sure, probability, count) in enumerate(zip(best.squeeze(1).tolist(), *chosen, strict=True)):
         if not is_sure:
-            found.append(None)
-        elif index < single:
-            found.append(Statement(*_named(graph, tensors, index), min(probability, 1.0), count))
+            statements.append(None)
+        elif index < label_count:
+            statements.append(Statement(*_kind_and_label(graph, tensors, index), min(probability, 1.0), count))
         else:
-            name, _, _, low, high, text = ranges[index - single]
-            found.append(Statement(name, text[row], min(probability, 1.0), count, low[row], high[row]))
-    return found
+            name, _, _, low, high, text = ranges[index - label_count]
+            statements.append(Statement(name, text[row], min(probability, 1.0), count, low[row], high[row]))
+    return statements
 
 
 def rounding_of(dtype: torch.dtype) -> float:
-    """By how much a probability may miss 1 - risk and still be sure.
+    """How far a probability may fall short of 1 - risk and still count as sure.
 
-    Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
+    Rounding must not decide whether a certain statement counts as sure, nor which of two equal statements is chosen.
     """
     return 8 * torch.finfo(dtype).eps
 
 
-def _named(graph: LabelGraph, tensors: GraphTensors, index: int) -> tuple[str | None, str]:
-    """The kind and the label of a column: first the fine labels, then those of each kind."""
+def _kind_and_label(graph: LabelGraph, tensors: GraphTensors, index: int) -> tuple[str | None, str]:
+    """The kind and the label of a column. The fine labels come first, then the labels of each kind."""
     if index < len(graph):
         return None, graph.fine[index]
     kinds, column = tensors.kinds, index - len(graph)
-    kind = kinds[bisect_right(kinds, column, key=lambda one: one.columns.start) - 1]
+    kind = kinds[bisect_right(kinds, column, key=lambda each: each.columns.start) - 1]
     return kind.name, graph.labels(kind.name)[column - kind.columns.start]
 
 
 class Effects(NamedTuple):
-    """What knowing the label of each kind, and then whether each number is above a value, is expected to do.
+    """The expected effects of the answers to all questions: about each kind, then about each number.
 
     Attributes:
-        gain: by how much the entropy of the fine label falls on average, in bits.
+        gain: the average fall in the entropy of the fine label, in bits.
         before: the probability of the best fine label now.
-        after: what it will be, on average.
-        settles: how probable it is that it will be at least 1 - risk.
-        above: for each number the value that it is asked to be above, the most telling one.
+        after: the probability of the best fine label after the answer, on average.
+        settles: the probability that it is then at least 1 - risk.
+        above: for each number, the most informative threshold.
     """
 
     gain: Float[Tensor, "batch item"]
@@ -205,7 +205,7 @@ class Effects(NamedTuple):
     above: Float[Tensor, "batch number"]
 
     def with_numbers(self, numbers: Sequence[ThresholdEffects]) -> Effects:
-        """The effects of the questions about numbers after those about kinds."""
+        """Append the effects of questions about numbers."""
         if not numbers:
             return self
         above, *others = (torch.stack(column, dim=1) for column in zip(*numbers, strict=True))
@@ -215,9 +215,12 @@ class Effects(NamedTuple):
 
 
 class _Labels(NamedTuple):
-    """Of the labels of some kinds side by side: their log probability, and that with their best fine label.
+    """Quantities of the labels of some kinds, side by side.
 
-    `spread` is the entropy of the label given the fine label, per kind, in nats.
+    Attributes:
+        log_probs: the log probability of each label.
+        best: the log probability of each label together with its most probable fine label.
+        spread: per kind, the entropy of the label given the fine label, in nats.
     """
 
     log_probs: Float[Tensor, "batch coarse"]
@@ -231,13 +234,13 @@ def expected_effects(
     scores: Float[Tensor, "batch coarse"] | None,
     risk: float,
 ) -> Effects:
-    """What knowing the label of each kind is expected to do, in float64.
+    """The expected effects of knowing the label of each kind, in float64.
 
     Args:
-        tensors: those of the graph.
+        tensors: the tensors of the graph.
         fine: the log probabilities of the fine labels, in float64.
-        scores: the coarse scores with the evidence; None for all 0.
-        risk: how often a settled answer may be wrong, with an allowance for rounding.
+        scores: the coarse scores with the evidence; None if all are 0.
+        risk: how often a settled answer may be wrong, plus an allowance for rounding.
     """
     members = shared_constants(GroupMembers, tensors.graph, fine.device)
     step = max(1, MAX_TOGETHER // members.size)
@@ -249,38 +252,38 @@ def expected_effects(
 
 
 def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[list[Question]]:
-    """For each sample the kinds and numbers that are worth knowing, by gain; see `Posterior.questions`.
+    """For each sample, the kinds and numbers worth asking about, by gain; see `Posterior.questions`.
 
     Args:
-        tensors: those of the graph.
-        effects: what knowing each kind and number is expected to do.
-        count: how many to list at most.
+        tensors: the tensors of the graph.
+        effects: the expected effects of knowing each kind and number.
+        count: the maximum number of questions per sample.
 
     Raises:
-        InputError: a count below 1.
+        InputError: the count is below 1.
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"questions: expected a count of at least 1, got {count!r}")
     graph = tensors.graph
     kinds = [(name, graph.kind(name).binary, "") for name in graph.kinds]
     names = [*kinds, *((name, True, graph.number(name).unit) for name in graph.numbers)]
-    # Equal ones keep the order of the graph, whatever the last bits of their gains.
+    # Gains are rounded before sorting, so that equal ones keep the order of the graph whatever their last bits.
     order = torch.sort(effects.gain.div(NO_GAIN).round(), dim=1, descending=True, stable=True).indices[:, :count]
     chosen = [values.gather(1, order).tolist() for values in (effects.gain, effects.after, effects.settles)]
-    found = []
+    questions = []
     for places, before, above, *row in zip(
         order.tolist(), effects.before.tolist(), effects.above.tolist(), *chosen, strict=True
     ):
-        asked = []
+        worthwhile = []
         for place, gain, after, settles in zip(places, *row, strict=True):
             if gain <= NO_GAIN:
                 continue
             name, binary, unit = names[place]
             value = above[place - len(kinds)] if place >= len(kinds) else None
             effect = gain, before, max(before, min(after, 1.0)), min(settles, 1.0)
-            asked.append(Question(name, binary, *effect, value, unit))
-        found.append(asked)
-    return found
+            worthwhile.append(Question(name, binary, *effect, value, unit))
+        questions.append(worthwhile)
+    return questions
 
 
 def _effects(

@@ -1,20 +1,20 @@
-"""What is already known, as log likelihoods to add to scores.
+"""Evidence: what is known beside the photo, as log likelihoods that are added to scores.
 
-Evidence of every form is one thing: a log likelihood per label, added to the coarse scores of a kind. Hard evidence
-rules labels out (minus infinity), soft evidence only favours them, and no evidence is 0 everywhere. Adding it and
-normalising again is exact conditioning, in time linear in the graph.
+Every form of evidence becomes one log likelihood per label, added to the coarse scores of its kind. Hard evidence rules
+labels out (minus infinity), soft evidence only favours some, and no evidence is 0 everywhere. Adding it and normalising
+again is exact conditioning, in time linear in the graph.
 
-How probable evidence was beforehand follows from the same numbers. With r^j_ic the probability of label c
-of kind j given fine label i, and l the likelihoods (1 and 0 for hard evidence):
+The prior probability of the evidence follows from the same numbers. With r^j_ic the probability of label c of kind j
+given fine label i, and l the likelihoods (1 and 0 for hard evidence):
 
     P(evidence)  =  sum_i p_i l_i prod_j sum_c r^j_ic l^j_c
 
-Given the fine label the kinds are independent, so this is the sum over all states of the joint, exactly. Likelihoods
-are taken relative to the largest of their kind, since a common factor means nothing: an even likelihood of two labels
-is the same as "one of the two". Cost: one pass over the edges of the kinds that evidence is on.
+Given the fine label, the kinds are independent, so this is exactly the sum over all states of the joint. Likelihoods
+are relative to the largest of their kind, since a common factor has no meaning: equal likelihoods of two labels are
+the same as "one of the two". Cost: one pass over the edges of the kinds with evidence.
 
-Evidence on a number is no likelihood per label but four numbers (see `numbers/known_values.py`). Given the fine label
-its value is independent of all kinds too, so its likelihood is one more factor of the same sum.
+Evidence on a number is not a likelihood per label but four numbers (see `numbers/known_values.py`). Given the fine
+label, the value is independent of all kinds too, so its likelihood is one more factor in the same sum.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from finegraph.inference.sums.graph_tensors import GraphTensors
 _LIMIT = re.compile(r"(<=|>=|<|>|≤|≥)\s*(.+)")
 
 FINE = "fine"
-"""The name under which evidence on the fine label itself is given; no kind may be called so."""
+"""The name for evidence on the fine label itself; no kind may have this name."""
 
 
 def merged_evidence(evidence: Mapping[str, object] | None, kinds: Mapping[str, object]) -> dict[str, object]:
-    """Evidence from a mapping and from keyword arguments."""
-    if evidence and (twice := set(evidence) & set(kinds)):
-        raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
+    """Merge evidence from a mapping with evidence from keyword arguments."""
+    if evidence and (duplicates := set(evidence) & set(kinds)):
+        raise EvidenceError(f"evidence on {sorted(duplicates)[0]!r} is given twice")
     return {**(evidence or {}), **kinds}
 
 
@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
 
     Attributes:
         likelihoods: per kind, or for `"fine"`, log likelihoods in float64: one row, or one per sample.
-        numbers: what is known of each number, in float64; None if no evidence is on numbers.
+        numbers: the evidence on each number, in float64; None if there is none.
     """
 
     likelihoods: dict[str, Float[Tensor, "_ _"]]
@@ -61,7 +61,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_tensors(graph: LabelGraph, evidence: Mapping[str, object], batch: int) -> Evidence:
-    """Evidence on kinds, numbers and the fine label as tensors.
+    """Convert evidence on kinds, numbers and the fine label to tensors.
 
     Args:
         graph: the label graph.
@@ -78,8 +78,8 @@ def evidence_tensors(graph: LabelGraph, evidence: Mapping[str, object], batch: i
             raise unknown_name("kind", name, (*graph.kinds, *graph.numbers))
     if not known:
         return Evidence(likelihoods, None)
-    nothing = torch.tensor([Known()], dtype=torch.float64)
-    rows = [known.get(name, nothing).expand(batch, -1) for name in graph.numbers]
+    no_evidence = torch.tensor([Known()], dtype=torch.float64)
+    rows = [known.get(name, no_evidence).expand(batch, -1) for name in graph.numbers]
     return Evidence(likelihoods, torch.stack(rows, dim=1))
 
 
@@ -89,9 +89,9 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
     Args:
         graph: the label graph.
         kind: a kind, or `"fine"` for the fine label itself.
-        value: a label; a set of labels, one of which it is; a mapping label -> likelihood (labels left out are ruled
+        value: a label; a set of labels, meaning one of them; a mapping label -> likelihood (labels left out are ruled
             out); a range of an ordered kind, such as ">= medium" or "mild to hot"; a tensor or array of likelihoods,
-            (labels) or (batch, labels); None for nothing known; or a sequence with one of these per sample.
+            (labels) or (batch, labels); None if nothing is known; or a sequence with one of these per sample.
         batch: the number of samples.
     """
     labels = graph.fine if kind == FINE else graph.labels(kind)
@@ -101,7 +101,7 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         value = value.tolist()
     if isinstance(value, Tensor | np.ndarray):
-        return _from_numbers(kind, value, batch, len(labels))
+        return _from_array(kind, value, batch, len(labels))
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != batch:
             raise EvidenceError(
@@ -114,13 +114,13 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
 
 
 def _range(labels: Sequence[str], value: object) -> object:
-    """The labels of a range of an ordered kind, such as ">= medium"; anything else as it is."""
+    """The labels of a range of an ordered kind, such as ">= medium"; any other value is returned unchanged."""
     if not isinstance(value, str) or value in labels:
         return value
     if match := _LIMIT.fullmatch(value.strip()):
         sign, label = match[1].replace("≤", "<=").replace("≥", ">="), match[2]
         if label not in labels:
-            return label  # an unknown label is reported by its name
+            return label  # the caller then reports the unknown label by its name
         place = labels.index(label)
         parts = {"<=": labels[: place + 1], "<": labels[:place], ">=": labels[place:], ">": labels[place + 1 :]}
         return frozenset(parts[sign])
@@ -141,11 +141,11 @@ def evidence_log_prob(
     """The log probability of evidence, in float64; minus infinity where it is impossible.
 
     Args:
-        tensors: those of the graph.
+        tensors: the tensors of the graph.
         fine: the log probabilities of the fine labels.
-        scores: the coarse scores; None for all 0.
+        scores: the coarse scores; None if all are 0.
         likelihoods: per kind, or for `"fine"`, log likelihoods of shape (1 or batch, label).
-        numbers: the log likelihood of the evidence on all numbers, given each fine label; None if there is none.
+        numbers: the log likelihood of the evidence on all numbers, given each fine label; None without such evidence.
     """
     terms = fine.double() if numbers is None else fine.double() + numbers
     for name, likelihood in likelihoods.items():
@@ -156,7 +156,7 @@ def evidence_log_prob(
         kind = tensors.kind(name)
         own = relative.new_zeros(1, kind.label_count) if scores is None else scores[:, kind.columns].double()
         terms = terms + kind.group_likelihoods(relative, own).index_select(1, kind.group)
-    # Sums of probabilities may come out above 1 by rounding.
+    # Rounding may bring a sum of probabilities above 1.
     return torch.logsumexp(terms, dim=1).clamp_max(0.0)
 
 
@@ -178,11 +178,11 @@ def _one_sample(kind: str, value: object, labels: Sequence[str], index: Callable
     if value is None:
         return torch.zeros(len(labels), dtype=torch.float64)
     if isinstance(value, Tensor | np.ndarray):
-        return _from_numbers(kind, value, 1, len(labels))[0]
+        return _from_array(kind, value, 1, len(labels))[0]
     likelihood = torch.zeros(len(labels), dtype=torch.float64)
     if isinstance(value, Mapping):
         for label, number in value.items():
-            likelihood[index(label)] = _number(kind, label, number)
+            likelihood[index(label)] = _checked_likelihood(kind, label, number)
     elif isinstance(value, AbstractSet):
         for label in value:
             likelihood[index(label)] = 1.0
@@ -198,8 +198,8 @@ def _one_sample(kind: str, value: object, labels: Sequence[str], index: Callable
     return likelihood.log()
 
 
-def _number(kind: str, label: object, number: object) -> float:
-    """A likelihood that is a finite number of at least 0."""
+def _checked_likelihood(kind: str, label: object, number: object) -> float:
+    """A likelihood as a float, checked to be finite and at least 0."""
     try:
         likelihood = float(number)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -211,8 +211,8 @@ def _number(kind: str, label: object, number: object) -> float:
     return likelihood
 
 
-def _from_numbers(kind: str, value: object, batch: int, count: int) -> Float[Tensor, "_ label"]:
-    """Likelihoods given as numbers."""
+def _from_array(kind: str, value: object, batch: int, count: int) -> Float[Tensor, "_ label"]:
+    """Likelihoods given as a tensor or an array."""
     given = torch.as_tensor(value).detach()
     if not given.dtype.is_floating_point:
         raise EvidenceError(

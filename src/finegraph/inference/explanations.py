@@ -1,19 +1,19 @@
 """Why one fine label rather than another: the exact log odds, split by kind.
 
-Coarse scores are not identifiable: a vector moved from a coarse label to all its children changes no answer. Of all the
-splits s = mu + a_i + sum_j b^j[parent_j(i)] that give the same joint scores, the one with the smallest squares is
+Coarse scores are not identifiable: moving a vector from a coarse label to all its children changes no answer. Of all
+splits s = mu + a_i + sum_j b^j[parent_j(i)] with the same joint scores, the one with the smallest sum of squares is
 
     alpha = (I + G G')^-1 (s - mu),    a = alpha,    b^j = G_j' alpha
 
-with mu, a constant that changes no posterior, chosen so that alpha is smallest too. It depends on the posterior alone:
-a shift of scores that changes no answer changes no explanation, and softmax and folded heads can be explained just as
-well. Evidence is kept apart, since it is known rather than seen. Kinds with several or unknown parents have no linear
-split; their part is the difference of their log sums, and says so.
+where mu, a constant that changes no posterior, is also chosen to make alpha smallest. The split depends on the
+posterior alone: a shift of scores that changes no answer changes no explanation, and softmax and folded heads can be
+explained just as well. Evidence is listed separately, since it is known rather than seen. Kinds with several or unknown
+parents have no linear split; their part is the difference of their log sums and is marked as such.
 
-A number whose values v are exact adds two columns to G, v and - v^2 / 2, which its pull and its precision multiply; its
-part is what both add. A number with spreads or unknown values is like a kind with several parents.
+A number whose values v are exact adds two columns to G, v and - v^2 / 2, the factors of its pull and its precision. Its
+part is the sum of both. A number with spreads or unknown values is treated like a kind with several parents.
 
-How the smallest split is found, in time linear in the graph, is in `minimum_norm.py`.
+`minimum_norm.py` finds the smallest split in time linear in the graph.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
 EVIDENCE = "evidence: "
-"""What stands before the name of a kind in the source of a part that is known rather than seen."""
+"""The prefix of the source of a part that comes from evidence."""
 
 
 class Part(NamedTuple):
-    """What one kind or number, the fine label itself or evidence adds to the log odds.
+    """What one source adds to the log odds: a kind, a number, the fine label itself, or evidence.
 
     Attributes:
-        source: `"fine"`, the name of a kind or number, or `"evidence: "` and the name of one.
-        first: the label of the first fine label in this kind, or its value as text; None where it is unknown or one of
-            several.
-        second: the same of the second.
-        value: the log odds that it adds; positive speaks for the first.
-        several: whether the kind has several or unknown parents, or the number spreads or unknown values, so that the
-            part is a difference of log sums, which is not the only way to split them.
+        source: `"fine"`, the name of a kind or number, or `"evidence: "` followed by such a name.
+        first: the label of the first fine label in this kind, or its value as text; None if it is unknown or not
+            unique.
+        second: the same for the second fine label.
+        value: the log odds that the source adds; positive values favour the first fine label.
+        several: whether the kind has several or unknown parents, or the number has spreads or unknown values. The part
+            is then a difference of log sums, which is not the only possible split.
     """
 
     source: str
@@ -66,7 +66,7 @@ class Explanation:
 
     Attributes:
         first: the fine label that is explained.
-        second: the one it is compared with.
+        second: the fine label it is compared with.
         log_odds: log p(first) - log p(second).
         parts: what each source adds, the largest first.
     """
@@ -87,7 +87,7 @@ class Explanation:
 
 
 class PosteriorParts(NamedTuple):
-    """What a posterior is made of, without a gradient and on the CPU, in float64.
+    """The components of a posterior, detached, on the CPU and in float64.
 
     Attributes:
         log_probs: the log probabilities of the fine labels.
@@ -95,7 +95,7 @@ class PosteriorParts(NamedTuple):
         coarse: the coarse scores, without evidence.
         evidence: the log likelihoods of the fine labels and then of all coarse labels; None without evidence.
         numbers: the scores of the numbers, without evidence.
-        number_evidence: what is known of the numbers; None if nothing is.
+        number_evidence: the evidence on the numbers; None if there is none.
     """
 
     log_probs: Float[Tensor, "batch fine"]
@@ -107,7 +107,7 @@ class PosteriorParts(NamedTuple):
 
 
 def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], second: list[int]) -> list[Explanation]:
-    """One explanation per sample, of fine label `first[b]` against `second[b]`."""
+    """One explanation per sample b, of fine label `first[b]` against `second[b]`."""
     if not first:
         return []
     one, two = torch.tensor(first), torch.tensor(second)
@@ -147,13 +147,13 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
 
 
 class _LinearParts(Constants):
-    """What can be split linearly: kinds, each of whose fine labels has one parent, and numbers of exact values.
+    """The sources that can be split linearly: kinds with one parent per fine label, and numbers with exact values.
 
     Attributes:
         kinds: the tensors of these kinds.
-        numbers: those of these numbers.
-        design: two rows for each of these numbers, what its scores multiply.
-        solver: what splits joint scores.
+        numbers: the tensors of these numbers.
+        design: two rows per number, the factors of its two scores.
+        solver: splits joint scores.
     """
 
     design: Tensor
@@ -174,7 +174,7 @@ class _LinearParts(Constants):
     def odds(
         self, posterior: PosteriorParts, one: Int[Tensor, " batch"], two: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch term"]:
-        """What each of these sources adds to the log odds of `one` against `two`."""
+        """What each of these sources adds to the log odds of `one` over `two`."""
         scores = posterior.fine.clone()
         for kind in self.kinds:
             scores += posterior.coarse[:, kind.columns].gather(1, kind.group.expand_as(scores))
@@ -186,15 +186,15 @@ class _LinearParts(Constants):
             parts.append(_differences(part, kind.group[one].unsqueeze(1), kind.group[two].unsqueeze(1)))
         for row in range(0, len(self.design), 2):
             design = self.design[row : row + 2]
-            apart = (design[:, one] - design[:, two]).T
-            parts.append((split.dense[:, row : row + 2] * apart).sum(dim=1, keepdim=True))
+            difference = (design[:, one] - design[:, two]).T
+            parts.append((split.dense[:, row : row + 2] * difference).sum(dim=1, keepdim=True))
         return torch.cat(parts, dim=1)
 
 
 def _differences(
     values: Float[Tensor, "batch _"], one: Int[Tensor, "batch place"], two: Int[Tensor, "batch place"]
 ) -> Float[Tensor, "batch place"]:
-    """By how much some columns of each sample exceed some others."""
+    """The columns `one` of each sample minus its columns `two`."""
     return values.gather(1, one) - values.gather(1, two)
 
 
@@ -205,14 +205,14 @@ def _group_odds(
     coarse: Float[Tensor, "batch coarse"],
     before: Float[Tensor, "batch coarse"] | None = None,
 ) -> Float[Tensor, "batch 1"]:
-    """By how much the scores of the groups of the first fine labels exceed those of the second, in one kind.
+    """The score of the group of the first fine label minus that of the second, in one kind.
 
     Args:
-        kind: on the CPU.
-        one: the first fine labels.
-        two: the second ones.
+        kind: the tensors of the kind, on the CPU.
+        one: the first fine label of each sample.
+        two: the second one.
         coarse: the coarse scores.
-        before: coarse scores that are taken away first; evidence that changes nothing then adds exactly nothing.
+        before: coarse scores to subtract before the comparison, so that evidence without an effect adds exactly 0.
     """
     scores = kind.group_scores(coarse[:, kind.columns])
     if before is not None:
@@ -223,13 +223,13 @@ def _group_odds(
 def _component_odds(
     number: NumberTensors, one: Int[Tensor, " batch"], two: Int[Tensor, " batch"], terms: Float[Tensor, "_ component"]
 ) -> Float[Tensor, "batch 1"]:
-    """By how much the terms of the components of the first fine labels exceed those of the second, in one number."""
+    """The term of the component of the first fine label minus that of the second, in one number."""
     terms = terms.expand(len(one), -1)
     return _differences(terms, number.component[one].unsqueeze(1), number.component[two].unsqueeze(1))
 
 
 def _finite(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
-    """Scores in which fine labels that were ruled out stand at the lowest finite score, so that they can be split."""
+    """Replace the scores of ruled-out fine labels by the lowest finite score, so that they can be split."""
     lowest = scores.masked_fill(scores.isneginf(), torch.inf).amin(dim=1, keepdim=True)
     return torch.where(scores.isneginf(), lowest, scores)
 
@@ -237,7 +237,7 @@ def _finite(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
 def _refuse_impossible(
     graph: LabelGraph, log_probs: Float[Tensor, "batch fine"], one: Int[Tensor, " batch"], two: Int[Tensor, " batch"]
 ) -> None:
-    """Raise if a fine label to explain has probability 0, by its score or by evidence, or none that is a number."""
+    """Raise if a fine label to explain has probability 0, by its score or by evidence, or if a probability is NaN."""
     refuse_nan(log_probs)
     for index in (one, two):
         bad = log_probs.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
@@ -250,7 +250,7 @@ def _refuse_impossible(
 
 
 def _explanation(tensors: GraphTensors, parts: Iterable[tuple[str, float]], first: int, second: int) -> Explanation:
-    """The explanation of one sample from its parts."""
+    """The explanation of one sample, from its parts."""
     graph = tensors.graph
     listed = []
     for source, value in parts:
@@ -271,13 +271,13 @@ def _explanation(tensors: GraphTensors, parts: Iterable[tuple[str, float]], firs
 
 
 def _only_label(graph: LabelGraph, kind: str, fine: int) -> str | None:
-    """The one parent of a fine label, or None."""
-    rows = graph.kind(kind)
-    start, stop = rows.starts[fine], rows.starts[fine + 1]
-    return rows.labels[rows.coarse[start]] if stop == start + 1 else None
+    """The only parent of a fine label; None if there is none or there are several."""
+    links = graph.kind(kind)
+    start, stop = links.starts[fine], links.starts[fine + 1]
+    return links.labels[links.coarse[start]] if stop == start + 1 else None
 
 
 def _value_text(number: Number, fine: int) -> str | None:
-    """The value of a fine label with its unit, or None."""
+    """The value of a fine label with its unit; None if it is unknown."""
     text = format_number(float(number.values[fine]), float(number.spreads[fine]))
     return f"{text} {number.unit}".rstrip() if text else None

@@ -1,17 +1,17 @@
-"""The smallest split of joint scores between fine labels and kinds, for any number of labels.
+"""The minimum-norm split of joint scores between fine labels and kinds, for any number of labels.
 
     alpha = (I + G G')^-1 (s - mu),     beta = G' alpha,     s = mu + alpha + G beta
 
 with G the weights of all kinds side by side and mu the constant that makes alpha smallest. In the system for the coarse
 labels, (I + G' G) beta = G' (s - mu), the block of a kind in which every fine label has one parent is diagonal. So the
-largest such kind A is eliminated, Q = I - G_A (I + G_A' G_A)^-1 G_A', and S = I + G_R' Q G_R is left for the rest R.
+largest such kind A is eliminated, Q = I - G_A (I + G_A' G_A)^-1 G_A', and S = I + G_R' Q G_R remains for the rest R.
 
-S is factorised once per graph if there are few labels. If there are many, the block of the largest kinds of the rest is
-replaced by its diagonal, which is exact for kinds that are nested; what comes out is factorised once and is the
-preconditioner of conjugate gradients. Either way each solution is refined until its residual is 1e-12 of the first one.
+If there are few labels, S is factorised once per graph. If there are many, the blocks of the largest kinds of the rest
+are replaced by their diagonals, which is exact for nested kinds. The result is factorised once and serves as the
+preconditioner of conjugate gradients. Either way, each solution is refined until its residual is 1e-12 of the first.
 
-Numbers add dense columns V to G, such as the values of all fine labels. There are few, so they are taken out at the
-end: with M = I + G G' of the kinds, gamma = (I + V' M^-1 V)^-1 V' M^-1 s are their parts, and M^-1 V is found once.
+Numbers add dense columns V to G, such as the values of all fine labels. There are few, so they are eliminated at the
+end: with M = I + G G' of the kinds, their parts are gamma = (I + V' M^-1 V)^-1 V' M^-1 s. M^-1 V is computed once.
 
 Cost: linear in the edges, a few passes with a factor and about a dozen without.
 """
@@ -36,13 +36,16 @@ from finegraph.inference.sums.graph_tensors import graph_tensors
 _PRECISION = 1e-12
 _MAX_STEPS = 2000
 MAX_TOGETHER = 1 << 20
-"""How many numbers are gathered at once; small kinds one by one would take more time in Python than in sums."""
+"""The largest number of values to gather at once. Kinds are bundled up to it, since small kinds one by one would spend
+more time in Python than in the sums."""
 MAX_FACTOR = 2048
-"""How many labels may be factorised."""
+"""The largest number of labels to factorise."""
 _MAX_CELLS = 1 << 22
-"""How many cells the matrix between labels that are factorised and those that are not may have."""
-_MAX_PAIRS, _PAIR, _CELL = 1 << 22, 10.0, 0.2
-"""How many pairs of entries are made at once; and what a pair, and a cell of a matrix product, costs in nanoseconds."""
+"""The largest size of the matrix between the labels that are factorised and the others."""
+_MAX_PAIRS = 1 << 22
+"""The largest number of pairs of entries to build at once."""
+_PAIR_COST, _CELL_COST = 10.0, 0.2
+"""The measured cost of a pair of sparse entries, and of a cell of a dense product, in nanoseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ class Links:
         fine: the fine label of each edge; None if every fine label has one edge, in order.
         coarse: the coarse label of each edge.
         weight: the weight of each edge in float64; None if all are 1.
-        count: how many coarse labels there are.
+        count: the number of coarse labels.
     """
 
     fine: Int[Tensor, " edge"] | None
@@ -62,7 +65,7 @@ class Links:
     count: int
 
     def to_fine(self, values: Float[Tensor, "column coarse"], fine_count: int) -> Float[Tensor, "column fine"]:
-        """G values: what the parents of each fine label have, summed."""
+        """G values: the sum over the parents of each fine label."""
         parts = values.gather(1, self.coarse.expand(len(values), -1))
         if self.weight is not None:
             parts.mul_(self.weight)
@@ -71,7 +74,7 @@ class Links:
         return values.new_zeros(len(values), fine_count).scatter_add_(1, self.fine.expand(len(values), -1), parts)
 
     def to_coarse(self, values: Float[Tensor, "column fine"]) -> Float[Tensor, "column coarse"]:
-        """G' values: what the children of each coarse label have, summed."""
+        """G' values: the sum over the children of each coarse label."""
         parts = values if self.fine is None else values.gather(1, self.fine.expand(len(values), -1))
         parts = parts if self.weight is None else parts * self.weight
         return values.new_zeros(len(values), self.count).scatter_add_(1, self.coarse.expand(len(values), -1), parts)
@@ -83,12 +86,12 @@ class Links:
 
     @cached_property
     def fine_places(self) -> Int[Tensor, " edge"]:
-        """The fine label of each edge, whether kept or not."""
+        """The fine label of each edge, also if `fine` is None."""
         return torch.arange(len(self.coarse)) if self.fine is None else self.fine
 
     @cached_property
     def weights(self) -> Float[Tensor, " edge"]:
-        """The weight of each edge, whether kept or not."""
+        """The weight of each edge, also if `weight` is None."""
         return torch.ones(1, dtype=torch.float64).expand(len(self.coarse)) if self.weight is None else self.weight
 
 
@@ -102,7 +105,7 @@ def links_of(graph: LabelGraph, kind: str) -> Links:
 
 
 def side_by_side(kinds: Sequence[Links]) -> Links:
-    """Kinds as if they were one, the labels of each after those of the one before."""
+    """Combine kinds into one, with the labels of each after those of the previous one."""
     if len(kinds) == 1:
         return kinds[0]
     starts = np.cumsum([0, *(kind.count for kind in kinds)]).tolist()
@@ -120,10 +123,10 @@ class Split:
     """A minimum-norm split.
 
     Attributes:
-        constant: what all fine labels have.
+        constant: the constant part of all scores.
         fine: the parts of the fine labels.
-        coarse: those of the labels of each kind.
-        dense: what each dense column is multiplied by.
+        coarse: for each kind, the parts of its labels.
+        dense: the coefficients of the dense columns.
     """
 
     constant: Float[Tensor, "column 1"]
@@ -133,7 +136,7 @@ class Split:
 
 
 class _Solution(NamedTuple):
-    """alpha = (I + G G')^-1 of some rows, and G' alpha: of the kinds in their inner order, and of the dense columns."""
+    """alpha = (I + G G')^-1 of some rows, and G' alpha for the kinds, in their inner order, and the dense columns."""
 
     fine: Float[Tensor, "column fine"]
     coarse: Float[Tensor, "column coarse"]
@@ -141,15 +144,15 @@ class _Solution(NamedTuple):
 
 
 class MinimumNorm:
-    """Splits joint scores by some kinds; what that needs is prepared once."""
+    """Splits joint scores between some kinds; the factorisation is prepared once."""
 
     def __init__(self, kinds: Sequence[Links], fine_count: int, dense: Float[Tensor, "_ fine"] | None = None) -> None:
-        """Prepare.
+        """Prepare the factorisation.
 
         Args:
             kinds: the edges of each kind.
-            fine_count: how many fine labels there are.
-            dense: further columns of G, each as a row in float64; few of them.
+            fine_count: the number of fine labels.
+            dense: a few further columns of G, each as a row in float64.
         """
         self.fine_count, self._counts = fine_count, [kind.count for kind in kinds]
         order = sorted(range(len(kinds)), key=lambda number: (kinds[number].count, number))
@@ -166,22 +169,22 @@ class MinimumNorm:
 
     def split(self, scores: Float[Tensor, "column fine"]) -> Split:
         """Split each row of scores, in float64, between fine labels, kinds and dense columns."""
-        found, ones = self._solve(scores), self._ones
-        constant = found.fine.sum(dim=1, keepdim=True) / ones.fine.sum()
-        fine, coarse, dense = (part - constant * own for part, own in zip(found, ones, strict=True))
+        solution, ones = self._solve(scores), self._ones
+        constant = solution.fine.sum(dim=1, keepdim=True) / ones.fine.sum()
+        fine, coarse, dense = (part - constant * own for part, own in zip(solution, ones, strict=True))
         return Split(constant, fine, self._by_kind(coarse), dense)
 
     def weights_of(self, rows: Float[Tensor, "row fine"]) -> Float[Tensor, "row fine"]:
-        """How much each joint score counts for a fine label that has no score of its own.
+        """The weight of each joint score for fine labels without a score of their own.
 
-        By the split, such a label has the constant and the parts of its parents. That is a weighted sum of the joint
-        scores, and these are the weights: one solution however many scores they are then used for.
+        The split gives such a label the constant and the parts of its parents. That is a weighted sum of the joint
+        scores, and these are its weights. They are solved for once, however many scores they are then used for.
 
         Args:
-            rows: for each such label, G of its parents: what it has in common with each fine label.
+            rows: for each such label, the product of its row of G with that of each fine label.
         """
-        found, ones = self._solve(rows).fine, self._ones.fine
-        return found + (1.0 - found.sum(dim=1, keepdim=True)) * (ones / ones.sum())
+        solution, ones = self._solve(rows).fine, self._ones.fine
+        return solution + (1.0 - solution.sum(dim=1, keepdim=True)) * (ones / ones.sum())
 
     def _by_kind(self, coarse: Float[Tensor, "column coarse"]) -> list[Float[Tensor, "column _"]]:
         """The parts of each kind in the order in which the kinds were given."""
@@ -203,7 +206,7 @@ class MinimumNorm:
     def _solve_kinds(
         self, right: Float[Tensor, "column fine"]
     ) -> tuple[Float[Tensor, "column fine"], Float[Tensor, "column coarse"]]:
-        """The same with the kinds alone."""
+        """The same for the kinds alone, without the dense columns."""
         parts = []
         if self._rest is not None:
             solution = self._solve_rest(self._rest, self._rest.to_coarse(self._without_wide(right)))
@@ -216,7 +219,7 @@ class MinimumNorm:
         return right, torch.cat([right[:, :0], *parts], dim=1)
 
     def _solve_rest(self, rest: _Bundles, right: Float[Tensor, "column coarse"]) -> Float[Tensor, "column coarse"]:
-        """S^-1 of each row, by preconditioned conjugate gradients that start from the preconditioner's answer."""
+        """S^-1 of each row, by conjugate gradients that start from the preconditioner's solution."""
         assert self._preconditioner is not None
 
         def system_times(values: Float[Tensor, "column coarse"]) -> Float[Tensor, "column coarse"]:
@@ -243,7 +246,7 @@ class MinimumNorm:
 
 
 class _Dense:
-    """Dense columns V and what the kinds alone make of them: M^-1 V and G' M^-1 V."""
+    """Dense columns V and their solutions for the kinds alone: M^-1 V and G' M^-1 V."""
 
     def __init__(
         self,
@@ -256,12 +259,12 @@ class _Dense:
         self._factor = torch.linalg.cholesky(0.5 * (system + system.T) + torch.eye(len(columns), dtype=fine.dtype))
 
     def parts(self, solved: Float[Tensor, "column fine"]) -> Float[Tensor, "column _"]:
-        """(I + V' M^-1 V)^-1 V' of solutions with the kinds alone."""
+        """(I + V' M^-1 V)^-1 V' of solutions for the kinds alone."""
         return torch.cholesky_solve(self.columns @ solved.T, self._factor).T
 
 
 class _Eliminated:
-    """The largest kind, whose block of the system is diagonal."""
+    """The kind that is eliminated, since its block of the system is diagonal."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -273,23 +276,23 @@ class _Eliminated:
         return self.links.to_coarse(values).div_(self.diagonal)
 
     def part(self, values: Float[Tensor, "column fine"]) -> Float[Tensor, "column fine"]:
-        """What this kind takes of values: I - Q."""
+        """(I - Q) values: the part that this kind explains."""
         return self.links.to_fine(self.scaled_sums(values), values.shape[1])
 
 
 class _Bundles:
-    """The sums of several kinds side by side, as few passes as memory allows.
+    """The sums of several kinds side by side, in as few passes as memory allows.
 
-    Many fine labels have the same labels in all small kinds: there, these kinds go together by way of their
-    combinations, with one gather or scatter over the fine labels.
+    Many fine labels share their labels in all small kinds. Such kinds are summed by the combinations of their labels,
+    with one gather or scatter over the fine labels.
     """
 
     def __init__(self, kinds: Sequence[Links], fine_count: int) -> None:
-        """Put kinds together.
+        """Bundle kinds.
 
         Args:
-            kinds: the smallest first.
-            fine_count: how many fine labels there are.
+            kinds: the edges of each kind, the smallest kind first.
+            fine_count: the number of fine labels.
         """
         self.fine_count = fine_count
         self._combined, rest = None, list(kinds)
@@ -307,8 +310,8 @@ class _Bundles:
         """G values."""
         total: Tensor | None = None
         for bundle, part in zip(self._all, torch.split(values, self._sizes, dim=1), strict=True):
-            found = bundle.to_fine(part, self.fine_count)
-            total = found if total is None else total.add_(found)
+            summed = bundle.to_fine(part, self.fine_count)
+            total = summed if total is None else total.add_(summed)
         assert total is not None
         return total
 
@@ -319,11 +322,11 @@ class _Bundles:
 
 @dataclass(frozen=True, eq=False)
 class _Combined:
-    """Kinds of one parent each, by the combinations of their labels that occur.
+    """Kinds with one parent per fine label, by the combinations of labels that occur.
 
     Attributes:
         to_combinations: from fine labels to combinations.
-        to_labels: from combinations, as if they were fine labels, to the labels of the kinds side by side.
+        to_labels: from combinations, in place of fine labels, to the labels of the kinds side by side.
     """
 
     to_combinations: Links
@@ -331,7 +334,7 @@ class _Combined:
 
     @property
     def count(self) -> int:
-        """How many coarse labels there are."""
+        """The number of coarse labels."""
         return self.to_labels.count
 
     def to_fine(self, values: Float[Tensor, "column coarse"], fine_count: int) -> Float[Tensor, "column fine"]:
@@ -344,7 +347,7 @@ class _Combined:
 
 
 def _combinations(kinds: Sequence[Links], fine_count: int) -> tuple[_Combined | None, int]:
-    """The first kinds as combinations, as many as leave few of them, and how many kinds that are."""
+    """Combine the first kinds as long as few combinations occur; also return how many kinds were combined."""
     key, count, taken = torch.zeros(fine_count, dtype=torch.int64), 1, 0
     for kind in kinds:
         if kind.fine is not None or kind.weight is not None:
@@ -361,7 +364,7 @@ def _combinations(kinds: Sequence[Links], fine_count: int) -> tuple[_Combined | 
 
 
 def _bundles(kinds: Sequence[Links], max_edges: int) -> list[Links]:
-    """Kinds side by side as if they were one, in order; a bundle of several has at most `max_edges` edges."""
+    """Bundle kinds in order; a bundle of several kinds has at most `max_edges` edges."""
     groups: list[list[Links]] = []
     edges = 0
     for kind in kinds:
@@ -374,9 +377,9 @@ def _bundles(kinds: Sequence[Links], max_edges: int) -> list[Links]:
 
 
 class _Preconditioner:
-    """S, or what it becomes where the blocks of its largest kinds are replaced by their diagonals, factorised.
+    """S, factorised, with the blocks of its largest kinds replaced by their diagonals if it is large.
 
-    The labels are those of kinds that are factorised, then the others.
+    The labels of factorised kinds come first, then the others.
     """
 
     def __init__(self, kinds: Sequence[Links], wide: _Eliminated | None, fine_count: int) -> None:
@@ -398,7 +401,7 @@ class _Preconditioner:
         self.diagonal = diagonal[self.factorised :]
         factor, failed = torch.linalg.cholesky_ex(own - self.coupling.T @ (self.coupling / self.diagonal[:, None]))
         if bool(failed):
-            # With what stands beside the diagonal added to it, the matrix is positive definite for certain.
+            # Adding the off-diagonal row sums to the diagonal makes the matrix positive definite for certain.
             self.diagonal = self.diagonal + spread[self.factorised :]
             factor = torch.linalg.cholesky(own - self.coupling.T @ (self.coupling / self.diagonal[:, None]))
         self.factor = factor
@@ -420,7 +423,7 @@ class _Entries:
         row: the row of each entry.
         column: its column.
         value: its value.
-        rows: how many rows there are.
+        rows: the number of rows.
     """
 
     row: NDArray[np.int64]
@@ -430,7 +433,7 @@ class _Entries:
 
     @staticmethod
     def of(links: Links, fine_count: int) -> _Entries:
-        """The weights of edges: a row per fine label, a column per coarse label."""
+        """The weights of the edges, with a row per fine label and a column per coarse label."""
         fine, coarse, weight = links.fine_places.numpy(), links.coarse.numpy(), links.weights.numpy()
         order = np.argsort(fine, kind="stable")
         return _Entries(fine[order], coarse[order], weight[order], fine_count)
@@ -463,17 +466,17 @@ class _Entries:
 
 
 def _products(entries: _Entries, first: int, columns: int) -> Float[Tensor, "coarse _"]:
-    """The products of all columns with the first ones: X' X, of which only these columns are found.
+    """The first columns of X' X: the products of all columns of X with its first ones.
 
     Args:
-        entries: X.
-        first: how many columns of the result are wanted.
-        columns: how many columns X has.
+        entries: the matrix X.
+        first: the number of columns of the result.
+        columns: the number of columns of X.
     """
     inner = entries.column < first
     sizes = np.bincount(entries.row[inner], minlength=entries.rows)
     pairs = int(sizes[entries.row].sum())
-    if pairs * _PAIR > entries.rows * first * columns * _CELL:
+    if pairs * _PAIR_COST > entries.rows * first * columns * _CELL_COST:
         return _dense_products(entries, first, columns)
     starts = np.cumsum(sizes) - sizes
     column, value = entries.column[inner], entries.value[inner]
@@ -492,7 +495,7 @@ def _products(entries: _Entries, first: int, columns: int) -> Float[Tensor, "coa
 
 
 def _dense_products(entries: _Entries, first: int, columns: int) -> Float[Tensor, "coarse _"]:
-    """The same by matrix products of some rows at a time."""
+    """The same by dense matrix products over blocks of rows."""
     total = torch.zeros(columns, first, dtype=torch.float64)
     step = max(1, _MAX_PAIRS // max(columns, 1))
     for start in range(0, entries.rows, step):

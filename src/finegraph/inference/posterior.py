@@ -7,8 +7,8 @@ labels and the weights g^j of the graph:
     s_i                  =  f_i + sum_j log sum_c g^j[i, c] exp(f^j[c])        so  p_i = softmax(s)_i
 
 A number of the graph, such as a price, is summed out in the same way (`numbers/potential.py`) and adds to s_i too.
-Every question below is answered exactly from s, in log space, in time linear in the number of edges: the labels of a
-kind, evidence of any form, the sure answer, explanations, samples. Nothing is approximated and nothing is clamped.
+Every question below is answered exactly from s, in log space and in time linear in the number of edges: the labels of
+a kind, evidence of any form, the sure answer, explanations, samples. Nothing is approximated or clamped.
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ from finegraph.inference.answers import (
 )
 from finegraph.inference.evidence import evidence_in_words, evidence_log_prob, evidence_tensors, merged_evidence
 from finegraph.inference.explanations import Explanation, PosteriorParts, explain
-from finegraph.inference.marginals import Marginals, coarse_log_probs
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import add_number_terms, components_of, evidence_log_likelihood
 from finegraph.inference.numbers.thresholds import ThresholdEffects, Thresholds, threshold_effects
 from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan, shared_constants
-from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.graph_tensors import GraphTensors, Marginals, coarse_log_probs, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
 MAX_STATES = 1_000_000
-"""The number of states that `enumerate_joint` lists at most."""
+"""The largest number of states that `enumerate_joint` lists."""
 
 
 class JointScores(NamedTuple):
-    """The joint scores of a batch, in float32, or in float64 with very many kinds."""
+    """The joint scores of a batch: in float32, or in float64 if there are very many kinds."""
 
     scores: Float[Tensor, "batch fine"]
 
@@ -123,10 +122,10 @@ class Posterior:
             graph: the label graph.
             fine_scores: one score per fine label.
             coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
-            evidence: log likelihoods to condition on, of the fine labels and then of all coarse labels; use `given`.
-            number_scores: per number a pull and a precision of at least 0 on its inner scale, or those of all numbers
-                in the order of the graph; numbers that are left out follow from the fine labels.
-            number_evidence: what is known of all numbers; use `given`.
+            evidence: log likelihoods of the fine labels and then of all coarse labels; `given` makes them.
+            number_scores: per number, a pull and a precision of at least 0 on its inner scale; or those of all numbers
+                in the order of the graph. Numbers that are left out follow from the fine labels.
+            number_evidence: the evidence on all numbers; `given` makes it.
             tensors: the graph's tensors, if already made.
         """
         if not isinstance(fine_scores, Tensor):
@@ -182,7 +181,7 @@ class Posterior:
     def scores_with_evidence(
         self,
     ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch coarse"] | None]:
-        """The fine scores with what numbers and evidence add, and the coarse ones with the evidence; None if all 0."""
+        """The fine scores with the terms of numbers and evidence, and the coarse ones with evidence; None if all 0."""
         return self._fine_with_evidence(), self._coarse_with_evidence()
 
     def _fine_with_evidence(self) -> Float[Tensor, "batch fine"]:
@@ -225,10 +224,10 @@ class Posterior:
     def marginals(self, name_of: Callable[[int], str] = SAMPLE) -> Marginals:
         """The log probabilities of all labels at once: the fine ones, and those of all kinds side by side.
 
-        The quickest way to ask for many kinds; without a gradient.
+        The fastest way to get many kinds. There is no gradient.
 
         Args:
-            name_of: what to call a sample in messages.
+            name_of: the name of a sample in messages.
 
         Raises:
             InputError: the scores of a sample are NaN or infinite.
@@ -243,8 +242,9 @@ class Posterior:
     def unknown_share(self, kind: str) -> Float[Tensor, "batch label"]:
         """How much of the probability of each label of a kind rests on unknown cells, from 0 to 1.
 
-        A fine label whose parent is unknown may have any label of the kind, so it adds to all of them by their prior.
-        Near 1, the graph knows little of what it says here: fill these cells first. It is 0 for impossible labels.
+        A fine label with an unknown parent may have any label of the kind, so it adds to all of them by their prior. A
+        share near 1 means that the graph knows little about the label: fill these cells first. It is 0 for impossible
+        labels.
         """
         tensors = self.tensors.kind(kind)
         fine = self.log_probs()
@@ -262,16 +262,16 @@ class Posterior:
         return -(log_probs.exp() * log_probs.masked_fill(log_probs.isneginf(), 0.0)).sum(dim=1)
 
     def value(self, number: str, log_probs: Float[Tensor, "batch fine"] | None = None) -> ValueDistribution:
-        """What is known of the value of a number: its mean, spread, quantiles, intervals, in the user's unit.
+        """The distribution of the value of a number: mean, spread, quantiles and intervals, in the user's unit.
 
         Args:
-            number: what is asked for.
-            log_probs: those of the fine labels, if already computed.
+            number: the name of the number.
+            log_probs: the log probabilities of the fine labels, if already computed.
         """
         return self._value(self.tensors.numbers.number(number), self.log_probs() if log_probs is None else log_probs)
 
     def _value(self, number: NumberTensors, fine: Float[Tensor, "batch fine"]) -> ValueDistribution:
-        """What is known of a number, from the log probabilities of the fine labels."""
+        """The distribution of a number, from the log probabilities of the fine labels."""
         components = components_of(number, self.number_scores, self.number_evidence)
         weights = number.to_components(fine.double().exp())
         return ValueDistribution(number.number, weights / weights.sum(dim=1, keepdim=True), components)
@@ -282,14 +282,14 @@ class Posterior:
         """The posterior after learning something, by exact conditioning.
 
         Args:
-            evidence: per kind (or `"fine"`, for the fine label itself) a label; a set, one of which it is; a mapping or
-                tensor of likelihoods (soft evidence); a range of an ordered kind, such as `">= medium"`; None for
-                nothing known; or a list with one of these per sample. Per number a limit `"<= 15"`, an interval
-                `(10, 15)`, `Around(12, 2)`, a value, None, or a list with one of these per sample.
+            evidence: per kind (or `"fine"`, for the fine label itself) a label; a set, meaning one of its labels; a
+                mapping or tensor of likelihoods (soft evidence); a range of an ordered kind, such as `">= medium"`;
+                None if nothing is known; or a list with one of these per sample. Per number a limit `"<= 15"`, an
+                interval `(10, 15)`, `Around(12, 2)`, a value, None, or a list with one of these per sample.
             **kinds: the same, for kinds and numbers whose names are Python names.
         """
-        both = merged_evidence(evidence, kinds)
-        likelihoods, numbers = evidence_tensors(self.graph, both, len(self))
+        merged = merged_evidence(evidence, kinds)
+        likelihoods, numbers = evidence_tensors(self.graph, merged, len(self))
         if numbers is not None:
             numbers = numbers.to(self.fine_scores.device)
         result = self.with_evidence(
@@ -297,7 +297,7 @@ class Posterior:
         )
         impossible = result.joint_scores().scores.detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
-            sample, words = int(impossible.nonzero()[0]), evidence_in_words(both)
+            sample, words = int(impossible.nonzero()[0]), evidence_in_words(merged)
             raise EvidenceError(
                 f"the evidence has probability 0 for sample {sample} ({words}): "
                 "no fine label of the graph agrees with it; correct the evidence, or the graph"
@@ -305,20 +305,21 @@ class Posterior:
         return result
 
     def _side_by_side(self, likelihoods: Mapping[str, Tensor]) -> Float[Tensor, "batch fine_and_coarse"]:
-        """Log likelihoods of the fine labels and of the labels of all kinds; 0 where none are given."""
-        fine = len(self.graph)
-        added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
+        """Log likelihoods of the fine labels and of the labels of all kinds; 0 where there is no evidence."""
+        fine_count = len(self.graph)
+        combined = torch.zeros(len(self), fine_count + self.tensors.coarse_count, dtype=torch.float64)
         for name, value in likelihoods.items():
-            columns = self.tensors.columns.get(name, slice(-fine, 0))
-            added[:, fine + columns.start : fine + columns.stop] = value
-        return added.to(self.fine_scores.device)
+            # Coarse columns are counted from the first coarse label, so the fine labels start at minus their number.
+            columns = self.tensors.columns.get(name, slice(-fine_count, 0))
+            combined[:, fine_count + columns.start : fine_count + columns.stop] = value
+        return combined.to(self.fine_scores.device)
 
     def with_evidence(
         self,
         evidence: Float[Tensor, "batch fine_and_coarse"] | None,
         numbers: Float[Tensor, "batch number 4"] | None = None,
     ) -> Posterior:
-        """The posterior with more evidence as tensors, unchecked; `given` takes it by name."""
+        """The posterior with more evidence, as tensors and unchecked; `given` takes evidence by name."""
         if evidence is not None and self.evidence is not None:
             evidence = evidence + self.evidence
         if numbers is not None and self.number_evidence is not None:
@@ -334,30 +335,31 @@ class Posterior:
         )
 
     def log_prob_of(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Float[Tensor, " batch"]:
-        """The log probability of evidence beforehand, in float64; minus infinity if it is impossible.
+        """The log probability of evidence before it is taken into account, in float64; minus infinity if impossible.
 
-        Evidence that contradicts the photo is improbable. Evidence on several kinds is one
-        statement, that all of it holds, and its probability is that of the joint. After `given` it is conditional:
+        Evidence that contradicts the photo is improbable. Evidence on several kinds is one statement, that all of it
+        holds, with its joint probability. After `given` the probability is conditional:
         `p.log_prob_of(a) + p.given(a).log_prob_of(b)` is the log probability of both.
 
         Args:
-            evidence: as for `given`. Of likelihoods it is the log of the mean likelihood, relative to the largest one
-                of the kind, so that a common factor changes nothing; `Around` is 1 at its value. None for nothing
-                known has probability 1.
+            evidence: as for `given`. The probability of soft evidence is its mean likelihood, relative to the largest
+                one of the kind, so that a common factor changes nothing. The likelihood of `Around` is 1 at its value.
+                None has probability 1.
             **kinds: the same, for kinds whose names are Python names.
         """
-        both = merged_evidence(evidence, kinds)
-        likelihoods, numbers = evidence_tensors(self.graph, both, len(self))
-        of_numbers = None
+        merged = merged_evidence(evidence, kinds)
+        likelihoods, numbers = evidence_tensors(self.graph, merged, len(self))
+        number_terms = None
         if numbers is not None:
             table, known = self.tensors.numbers, numbers.to(self.fine_scores.device)
-            of_numbers = evidence_log_likelihood(table, self.number_scores, self.number_evidence, known)
-        return evidence_log_prob(self.tensors, self.log_probs(), self._coarse_with_evidence(), likelihoods, of_numbers)
+            number_terms = evidence_log_likelihood(table, self.number_scores, self.number_evidence, known)
+        scores = self._coarse_with_evidence()
+        return evidence_log_prob(self.tensors, self.log_probs(), scores, likelihoods, number_terms)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
     def top(self, count: int = 5, kind: str | None = None) -> list[list[Answer]]:
-        """For each sample the most probable fine labels, or labels of a kind, best first."""
+        """For each sample, the most probable fine labels, or labels of a kind, best first."""
         labels = self._labels(kind)
         if count < 1:
             raise InputError(f"top: expected a count of at least 1, got {count}")
@@ -373,16 +375,16 @@ class Posterior:
         marginals: Marginals | None = None,
         values: Sequence[ValueDistribution] | None = None,
     ) -> list[Statement | None]:
-        """For each sample the most specific statement whose probability is at least 1 - risk, or None.
+        """For each sample, the most specific statement whose probability is at least 1 - risk, or None.
 
         Statements are "it is this fine label", "it has this label of a kind", "it has one of these labels of an ordered
-        kind" and "its value is in this interval". The more specific one is that with which fewer fine labels are
-        compatible, of those that evidence leaves; among equals the more probable one.
+        kind" and "its value is in this interval". A statement is more specific if fewer of the fine labels that
+        evidence leaves are compatible with it. Ties go to the more probable one.
 
         Args:
             risk: how often a statement may be wrong.
-            marginals: those of this posterior, if already computed.
-            values: those of its numbers, if already made.
+            marginals: the marginals of this posterior, if already computed.
+            values: the distributions of its numbers, if already computed.
         """
         _check_risk("answer", risk)
         marginals = self.marginals() if marginals is None else marginals
@@ -392,21 +394,21 @@ class Posterior:
         return sure_statements(self.tensors, marginals, values, risk, evidence=evidence)
 
     def questions(self, count: int = 3, risk: float = 0.05) -> list[list[Question]]:
-        """For each sample what to ask next: the kinds and numbers that say most about the fine label, best first.
+        """For each sample, what to ask next: the kinds and numbers that say most about the fine label, best first.
 
-        The first is the question that is expected to settle the answer soonest: its answer lowers the entropy of the
-        fine label most, on average. Of a kind its label is asked for, of a number whether it is above a round value.
-        Kinds that are known already, or that say nothing about the fine label, are not listed.
+        The answer to the first question lowers the entropy of the fine label most, on average. A question about a kind
+        asks for its label, one about a number whether it is above a round value. Kinds that are already known, or that
+        say nothing about the fine label, are not listed.
 
         Args:
-            count: how many to list at most.
+            count: the maximum number of questions per sample.
             risk: how often a settled answer may be wrong.
         """
         effects = self.expected_effects(risk)
         return best_questions(self.tensors, effects, count)
 
     def expected_effects(self, risk: float = 0.05) -> Effects:
-        """What knowing each kind, and then each number, is expected to do, as numbers; without a gradient."""
+        """The expected effects of knowing each kind and then each number, as tensors without a gradient."""
         _check_risk("questions", risk)
         with torch.no_grad():
             scores = self.joint_scores().scores
@@ -421,7 +423,7 @@ class Posterior:
     def _threshold_effects(
         self, number: NumberTensors, fine: Float[Tensor, "batch fine"], risk: float
     ) -> ThresholdEffects:
-        """The most telling threshold of a number; fine log probabilities in float64."""
+        """The most informative threshold of a number; the fine log probabilities are in float64."""
         thresholds = shared_constants(Thresholds, self.graph, fine.device)
         value = self._value(number, fine)
         best = number.largest_of_components(fine.exp())
@@ -431,7 +433,7 @@ class Posterior:
         return self.graph.fine if kind is None else self.graph.labels(kind)
 
     def explain(self, first: str | Sequence[str], second: str | Sequence[str]) -> list[Explanation]:
-        """Why fine label `first` rather than `second`, by kind and number; each one label, or one per sample."""
+        """Why fine label `first` rather than `second`, by kind and number; each is one label, or one per sample."""
         indices = self._fine_indices("first", first), self._fine_indices("second", second)
         with torch.no_grad():
             shape = len(self), self.tensors.coarse_count
@@ -483,11 +485,11 @@ class Posterior:
         return JointTable(columns[0], dict(zip(self.graph.kinds, columns[1:], strict=True)), log_probs)
 
     def some(self, rows: Sequence[int], evidence: Float[Tensor, "row fine_and_coarse"] | None = None) -> Posterior:
-        """The posterior of some of its samples.
+        """The posterior of some of the samples.
 
         Args:
-            rows: the numbers of the samples.
-            evidence: log likelihoods to condition these on as well; use `given` for evidence by name.
+            rows: the indices of the samples.
+            evidence: further log likelihoods to condition these samples on; `given` takes evidence by name.
         """
         index = torch.tensor(rows, dtype=torch.int64, device=self.fine_scores.device)
         parts = (self.coarse_scores, self.evidence, self.number_scores, self.number_evidence)
@@ -504,10 +506,10 @@ class Posterior:
         return chosen if evidence is None else chosen.with_evidence(evidence.to(index.device))
 
     def tempered(self, temperature: float) -> Posterior:
-        """The posterior with all scores divided by a temperature: above 1 less sure of everything, below 1 surer.
+        """The posterior with all scores divided by a temperature: less certain above 1, more certain below.
 
-        The order of the fine labels stays where every row has one parent per kind and all values of numbers are exact.
-        Evidence counts as it is.
+        The order of the fine labels stays if every row has one parent per kind and all values of numbers are exact.
+        Evidence is not tempered.
         """
         if not 0.0 < temperature < float("inf"):
             raise InputError(f"temperature: expected a finite number above 0, got {temperature!r}")
@@ -523,11 +525,38 @@ class Posterior:
             tensors=self.tensors,
         )
 
-    def mean_views(self, views: int) -> Posterior:
-        """One sample from each run of `views` samples, such as ten crops of one photo: fine probabilities are averaged.
+    def doubted(self, doubt: float) -> Posterior:
+        """The posterior with all scores of a sample divided by sqrt(1 + doubt * lead).
 
-        Marginals and evidence then follow from the average. In kinds with several parents, which of them it is follows
-        from the mean of the coarse scores; so does a value with a spread from the mean of the scores of its number.
+        The lead is how far the largest joint score is above the mean one. A score difference whose variance grows with
+        it is moderated so: the larger the lead, the less it is believed in full. As with `tempered`, the order of the
+        fine labels stays where every row has one parent per kind and all values of numbers are exact.
+
+        Args:
+            doubt: at least 0, which changes nothing.
+        """
+        if not 0.0 <= doubt < float("inf"):
+            raise InputError(f"doubt: expected a finite number of at least 0, got {doubt!r}")
+        if self.evidence is not None or self.number_evidence is not None:
+            raise EvidenceError("doubted: doubt first, then give the evidence")
+        scores = self.joint_scores().scores
+        lead = scores.amax(dim=1, keepdim=True) - scores.mean(dim=1, keepdim=True)
+        factor = torch.rsqrt(1.0 + doubt * lead).to(at_least_float32(self.fine_scores).dtype)
+        coarse, numbers = self.coarse_scores, self.number_scores
+        return Posterior(
+            self.graph,
+            at_least_float32(self.fine_scores) * factor,
+            None if coarse is None else at_least_float32(coarse) * factor,
+            number_scores=None if numbers is None else at_least_float32(numbers) * factor.unsqueeze(2),
+            tensors=self.tensors,
+        )
+
+    def mean_views(self, views: int) -> Posterior:
+        """Average the fine probabilities of each run of `views` samples, such as ten crops of one photo.
+
+        Marginals and evidence then follow from the average. In kinds with several parents, the probabilities of the
+        parents follow from the mean coarse scores. Likewise, a value with a spread follows from the mean scores of its
+        number.
         """
         if views < 1 or len(self) % views:
             raise ShapeError(f"mean_views: {len(self)} samples cannot be cut into runs of {views} views")
@@ -538,7 +567,7 @@ class Posterior:
         numbers = None
         if self.number_scores is not None and not self.tensors.numbers.linear:
             numbers = at_least_float32(self.number_scores).reshape(len(fine), views, -1, 2).mean(dim=1).to(fine.dtype)
-            # What the mean scores will add is taken off, so that the average stays what it is.
+            # The mean scores will be added again, so they are subtracted here to keep the average unchanged.
             fine = fine - add_number_terms(self.tensors.numbers, torch.zeros_like(fine), numbers, None)
         if self.coarse_scores is None or all(kind.plain for kind in self.tensors.kinds):
             return Posterior(self.graph, fine, number_scores=numbers, tensors=self.tensors)
@@ -586,13 +615,13 @@ def _numbers_side_by_side(
             )
     if not scores:
         return None
-    nothing = next(iter(scores.values())).new_zeros(len(fine_scores), 2)
-    return torch.stack([scores.get(name, nothing) for name in graph.numbers], dim=1)
+    zeros = next(iter(scores.values())).new_zeros(len(fine_scores), 2)
+    return torch.stack([scores.get(name, zeros) for name in graph.numbers], dim=1)
 
 
 _LEAVES = ("fine_scores", "coarse_scores", "evidence", "number_scores", "number_evidence")
 _LEAVES_WITHOUT_NUMBERS = 3
-"""Programs that were exported before there were numbers have so many."""
+"""The number of leaves in programs that were exported before finegraph had numbers."""
 
 
 def _flatten(posterior: Posterior) -> tuple[list[Any], LabelGraph]:
@@ -605,7 +634,7 @@ def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
     fine_scores = leaves[0]
     posterior = object.__new__(Posterior)
     object.__setattr__(posterior, "graph", graph)
-    # Tracers put placeholders where tensors were, so nothing may be checked here.
+    # Tracers replace tensors by placeholders, so nothing may be checked here.
     for name, value in zip(_LEAVES, [*leaves, None, None], strict=False):
         object.__setattr__(posterior, name, value)
     device = fine_scores.device if isinstance(fine_scores, Tensor) else torch.device("cpu")

@@ -1,14 +1,14 @@
 """Ranges that are sure enough: of the labels of an ordered kind, and of the values of a number.
 
-    "the heat is medium to hot"      of all runs of labels of an ordered kind the most specific one
+    "the heat is medium to hot"      the most specific run of labels of an ordered kind
     "the year is 2010 to 2012"       the shortest interval of a number with a probability of at least 1 - risk
 
-How specific a range is, is counted as for single labels: by the fine labels that are compatible with it. With a range
-of labels, those are the ones that can have one of its labels. With an interval, those whose values are in it with a
-probability of at least the risk: an exact value is inside or outside, a value with a spread could be anywhere. A range
-that rules out no fine label says nothing and is left out.
+As for single labels, a range is more specific if fewer fine labels are compatible with it. A fine label is compatible
+with a range of labels if it can have one of them, and with an interval if its value is inside with a probability of at
+least the risk: an exact value is inside or outside, a value with a spread may be both. A range that rules out no fine
+label says nothing and is left out.
 
-Cost: for each sample the square of the number of labels of an ordered kind, and a search for the shortest interval.
+Cost per sample: the square of the number of labels of an ordered kind, and a search for the shortest interval.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.sums.kind_tensors import KindTensors
 
 MAX_TOGETHER = 1 << 22
-"""How many ranges are looked at at once."""
+"""The largest number of ranges to compare at once."""
 _ROUNDING = 1e-7
-"""By how much the probability of an interval may miss what was asked for."""
+"""How far the probability of an interval may be from the requested one."""
 _MAX_DIGITS = 4
-"""An end with more digits is rounded in words."""
+"""In text, ends with more digits are rounded."""
 NONE = torch.iinfo(torch.int64).max
-"""How many fine labels are compatible where there is no sure range."""
+"""Stands for the number of compatible fine labels if there is no sure range; larger than any real number."""
 
 
 class SureRange(NamedTuple):
     """The most specific sure range of an ordered kind or of a number, for each sample.
 
     Attributes:
-        name: what the kind or number is called.
-        probability: that the range is true.
-        compatible: how many fine labels it leaves open; `NONE` if no range is sure.
+        name: the name of the kind or number.
+        probability: the probability of the range.
+        compatible: the number of compatible fine labels; `NONE` if no range is sure.
         low: the lower end: a label, or a value in the user's unit.
         high: the upper end.
         text: the range in words.
@@ -60,53 +60,62 @@ def sure_label_range(
     labels: Sequence[str],
     probs: Float[Tensor, "batch label"],
     possible: Bool[Tensor, "batch fine"] | None,
-    sure: float,
+    min_probability: float,
 ) -> SureRange:
     """The most specific sure range of labels of an ordered kind.
 
     Args:
-        kind: its tensors.
+        kind: the tensors of the kind.
         labels: its labels, in rising order.
-        probs: their probabilities in float64.
+        probs: the probabilities of the labels, in float64.
         possible: the fine labels that evidence leaves; None for all.
-        sure: the smallest probability that is sure enough, with an allowance for rounding.
+        min_probability: the smallest probability that counts as sure, with an allowance for rounding.
     """
     step = max(1, MAX_TOGETHER // (len(labels) + 1) ** 2)
     parts = [
-        _best_run(kind, probs[start : start + step], None if possible is None else possible[start : start + step], sure)
+        _best_run(
+            kind,
+            probs[start : start + step],
+            None if possible is None else possible[start : start + step],
+            min_probability,
+        )
         for start in range(0, max(1, len(probs)), step)
     ]
     probability, compatible, place = (torch.cat(column) for column in zip(*parts, strict=True))
-    low = [labels[one // len(labels)] for one in place.tolist()]
-    high = [labels[one % len(labels)] for one in place.tolist()]
-    text = [f"{one} to {two}" for one, two in zip(low, high, strict=True)]
+    low = [labels[cell // len(labels)] for cell in place.tolist()]
+    high = [labels[cell % len(labels)] for cell in place.tolist()]
+    text = [f"{first} to {last}" for first, last in zip(low, high, strict=True)]
     return SureRange(kind.name, probability, compatible, low, high, text)
 
 
 def _best_run(
-    kind: KindTensors, probs: Float[Tensor, "batch label"], possible: Bool[Tensor, "batch fine"] | None, sure: float
+    kind: KindTensors,
+    probs: Float[Tensor, "batch label"],
+    possible: Bool[Tensor, "batch fine"] | None,
+    min_probability: float,
 ) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """The probability of the best run of labels, its fine labels, and its place in the table of ends."""
+    """The best run of labels: its probability, its number of fine labels, and its place in the table of ends."""
     sums = torch.nn.functional.pad(probs.cumsum(dim=1), (1, 0))
     inside = sums[:, None, 1:] - sums[:, :-1, None]
     compatible = _compatible_runs(kind, possible).expand(inside.shape)
     total = kind.group.shape[0] if possible is None else possible.sum(dim=1)[:, None, None]
-    longer = torch.ones(inside.shape[1:], dtype=torch.bool, device=probs.device).triu(1)
-    usable = longer & (inside >= sure) & (compatible < total)
+    # Single labels are statements of their own, so a run starts at two labels.
+    several = torch.ones(inside.shape[1:], dtype=torch.bool, device=probs.device).triu(1)
+    usable = several & (inside >= min_probability) & (compatible < total)
     compatible = torch.where(usable, compatible, NONE).flatten(start_dim=1)
     fewest = compatible.amin(dim=1, keepdim=True)
     candidates = torch.where(compatible == fewest, inside.flatten(start_dim=1), -1.0)
-    # Rounding must not decide between equal ones.
-    best = candidates >= candidates.amax(dim=1, keepdim=True) - (1.0 - sure) * 1e-9 - 1e-12
+    # Rounding must not decide between equal runs.
+    best = candidates >= candidates.amax(dim=1, keepdim=True) - (1.0 - min_probability) * 1e-9 - 1e-12
     place = best.int().argmax(dim=1, keepdim=True)
     return candidates.gather(1, place).squeeze(1), fewest.squeeze(1), place.squeeze(1)
 
 
 def _compatible_runs(kind: KindTensors, possible: Bool[Tensor, "batch fine"] | None) -> Int[Tensor, "_ label label"]:
-    """How many fine labels can have a label from each first to each last one.
+    """For each first and last label of a run, the number of fine labels that can have a label in it.
 
-    A fine label counts from the first of its labels that is in the run. So each of its labels c, with b the one before
-    it, counts in runs that start after b, and end at c or later.
+    Each fine label must be counted once, by the first of its labels in the run. So a label c, with b the previous label
+    of the same fine label, counts in runs that start after b and end at c or later.
     """
     labels = kind.label_count
     if possible is None:
@@ -135,15 +144,15 @@ def sure_interval(
     """The shortest interval of a number with a probability of at least 1 - risk.
 
     Args:
-        number: its tensors.
-        value: what is known of it.
+        number: the tensors of the number.
+        value: its distribution.
         possible: the fine labels that evidence leaves; None for all.
         risk: above 0 and below 1.
     """
     low, high = value.inner_interval(1.0 - risk)
     inside = value.component_probabilities(low, high)
     probability = torch.where(value.weights > 0, value.weights * inside, 0.0).sum(dim=1)
-    # The ends were found by a search. Its rounding must not decide which of two intervals is the more probable one.
+    # The ends come from a search, whose rounding must not decide which of two intervals is more probable.
     probability = torch.where(probability < 1.0 - risk + _ROUNDING, 1.0 - risk, probability)
     if possible is None:
         possible = torch.ones(1, len(number.component), dtype=torch.bool, device=inside.device)
@@ -159,17 +168,17 @@ def sure_interval(
 
 
 def interval_words(low: float, high: float, unit: str = "") -> str:
-    """An interval as one says it, `10 to 15 EUR`; ends with many digits are rounded outwards, so that it stays true."""
-    tail = f" {unit}" if unit else ""
+    """An interval in words, `10 to 15 EUR`. Ends with many digits are rounded outwards, so that it stays true."""
+    suffix = f" {unit}" if unit else ""
     if low == high:
-        return f"{_digits(low)}{tail}"
+        return f"{_digits(low)}{suffix}"
     step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
     down, up = _rounded(low, step, math.floor), _rounded(high, step, math.ceil)
-    return f"{down} to {up}{tail}"
+    return f"{down} to {up}{suffix}"
 
 
 def _rounded(end: float, step: float, towards: Callable[[float], int]) -> str:
-    """An end as it is if it has few digits, else rounded to a step."""
+    """An end unchanged if it has few digits, else rounded to a multiple of `step`."""
     text = _digits(end)
     if len(text.lstrip("-").replace(".", "")) <= _MAX_DIGITS:
         return text

@@ -13,6 +13,7 @@ except ModuleNotFoundError:
         '`pip install "finegraph[label]"`'
     ) from None
 
+from finegraph.labelling.class_order import ClassOrder, PairsAgreement, RankedClass
 from finegraph.labelling.edits.changes import (
     AddFine,
     AddKind,
@@ -31,8 +32,7 @@ from finegraph.labelling.edits.changes import (
     change_from_dict,
 )
 from finegraph.labelling.label_store import LabelStore
-from finegraph.labelling.order.class_order import ClassOrder, PairsAgreement, RankedClass
-from finegraph.labelling.questions.agreement import Agreement, KindAgreement, PairAgreement
+from finegraph.labelling.questions.team import Agreement, KindAgreement, PairAgreement
 from finegraph.labelling.store.records import (
     Batch,
     CellState,

@@ -39,8 +39,14 @@ from finegraph.labelling.edits.comparing import plan_comparison, plan_comparison
 from finegraph.labelling.edits.decisions import plan_decisions, plan_note, plan_photo
 from finegraph.labelling.edits.structure import plan_change, preview_of
 from finegraph.labelling.edits.undo import plan_undo
-from finegraph.labelling.exchange.contents import add_content, add_photos
-from finegraph.labelling.exchange.graph_import import plan_import, preview_comparisons, preview_import, preview_photos
+from finegraph.labelling.exchange.graph_import import (
+    add_content,
+    add_photos,
+    plan_import,
+    preview_comparisons,
+    preview_import,
+    preview_photos,
+)
 from finegraph.labelling.exchange.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.exchange.label_studio import Content
 from finegraph.labelling.questions.history import result_of, result_of_record

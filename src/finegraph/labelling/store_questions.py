@@ -16,23 +16,22 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.comparisons import Comparable, Comparison, format_comparisons, parse_comparisons
 from finegraph.graph.formats.csv_writer import format_csv
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.labelling.exchange.diffing import diff_versions
-from finegraph.labelling.exchange.graphs import read_columns, read_graph
-from finegraph.labelling.exchange.label_studio import format_tasks
-from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
-from finegraph.labelling.order.class_order import (
+from finegraph.labelling.class_order import (
     Classes,
     ClassOrder,
+    Counted,
+    KindAnswers,
     read_classes,
     read_order,
     with_compared,
 )
-from finegraph.labelling.order.kind_answers import Counted, KindAnswers
+from finegraph.labelling.exchange.diffing import diff_versions
+from finegraph.labelling.exchange.graphs import read_columns, read_graph
+from finegraph.labelling.exchange.label_studio import format_tasks
+from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
 from finegraph.labelling.questions import live_findings as live
-from finegraph.labelling.questions.agreement import Agreement, read_agreement
-from finegraph.labelling.questions.history import last_undoable, read_batches, read_history
-from finegraph.labelling.questions.pair_answers import as_comparisons, read_answers
-from finegraph.labelling.questions.past import read_photo_labels
+from finegraph.labelling.questions.history import Changes, Recent, last_undoable, read_batches, read_history
+from finegraph.labelling.questions.past import as_comparisons, read_answers, read_photo_labels
 from finegraph.labelling.questions.queries import (
     Order,
     Show,
@@ -45,8 +44,7 @@ from finegraph.labelling.questions.queries import (
     photo_cells,
     store_version,
 )
-from finegraph.labelling.questions.recent import Changes, Recent
-from finegraph.labelling.questions.team_progress import read_progress
+from finegraph.labelling.questions.team import Agreement, read_agreement, read_progress
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import fine_ids, short
 from finegraph.labelling.store.graph_columns import Column

@@ -1,9 +1,9 @@
-"""Linear layers that take less memory, for answers alone: rows in int8 with one factor each, or in bfloat16.
+"""Linear layers that take less memory, for inference only: rows in int8 with one factor each, or in bfloat16.
 
-Rows are turned into float32 some at a time, while they are in the caches, and multiplied there: features and sums keep
-their precision, and only weights are rounded. In int8 a weight is off by at most half of the largest of its row / 127,
-in bfloat16 by 1 / 256 of itself. Cost: a pass over the rows, which are a quarter or half as many bytes; where memory is
-quick, turning them takes longer than reading them would have.
+Rows are converted to float32 in small batches that fit in the caches, and multiplied there. Features and sums keep
+their precision; only weights are rounded. In int8, the error of a weight is at most half of the largest weight of its
+row / 127; in bfloat16, it is at most 1 / 256 of the weight. Cost: one pass over the rows, which take a quarter or half
+of the bytes. If memory is fast, the conversion takes longer than reading the full rows would.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from finegraph.errors import InputError
 
 CompactForm = Literal["bfloat16", "int8"]
 WeightForm = Literal["float32", "bfloat16", "int8"]
-_LARGEST = 127
+_MAX_INT8 = 127
 _ROWS_AT_ONCE = 1 << 12
 
 
@@ -28,8 +28,8 @@ class CompactLinear(nn.Module):
 
     Attributes:
         rows: the rounded weights.
-        factor: what each row is multiplied by.
-        bias: as in the layer that it was made of; may be None.
+        factor: the factor of each row.
+        bias: the bias of the original layer; may be None.
     """
 
     rows: Tensor
@@ -37,11 +37,11 @@ class CompactLinear(nn.Module):
     bias: Tensor | None
 
     def __init__(self, layer: nn.Linear, form: CompactForm) -> None:
-        """Round the weights of a layer, which stays as it is.
+        """Round the weights of a layer, which is not changed.
 
         Args:
             layer: the layer.
-            form: in which number format.
+            form: the format of the rounded weights.
         """
         super().__init__()
         weight = layer.weight.detach()
@@ -52,8 +52,8 @@ class CompactLinear(nn.Module):
             own = weight[start : start + _ROWS_AT_ONCE].float()
             if form == "int8":
                 largest = own.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
-                factor[start : start + _ROWS_AT_ONCE] = largest / _LARGEST
-                own = (own * (_LARGEST / largest).unsqueeze(1)).round()
+                factor[start : start + _ROWS_AT_ONCE] = largest / _MAX_INT8
+                own = (own * (_MAX_INT8 / largest).unsqueeze(1)).round()
             rows[start : start + _ROWS_AT_ONCE] = own.to(rows.dtype)
         self.register_buffer("rows", rows)
         self.register_buffer("factor", factor)
@@ -61,39 +61,39 @@ class CompactLinear(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "0 feature"]:
-        """No rows: whoever asks for the number format or the device of a layer finds both."""
+        """An empty tensor, so that code which asks a layer for its dtype or device works."""
         return self.factor.new_empty(0, self.in_features)
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch label"]:
         """The scores, without a gradient for the weights."""
-        found = features.new_empty(len(features), self.out_features)
+        scores = features.new_empty(len(features), self.out_features)
         for start in range(0, self.out_features, _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
             own = self.rows[part].to(features.dtype)
             if len(features) == 1:
-                torch.mv(own, features[0], out=found[0, part])
+                torch.mv(own, features[0], out=scores[0, part])
             else:
-                found[:, part] = features @ own.t()
-        found *= self.factor
-        return found if self.bias is None else found.add_(self.bias)
+                scores[:, part] = features @ own.t()
+        scores *= self.factor
+        return scores if self.bias is None else scores.add_(self.bias)
 
 
 def compact_head(head: nn.Module, form: CompactForm) -> nn.Module:
-    """A head with the same labels whose layers are rounded; it answers, and is neither trained nor saved.
+    """A copy of a head with rounded layers, for inference only; it can be neither trained nor saved.
 
     Args:
-        head: a head with one layer for all coarse labels, if it has any; it stays as it is.
-        form: in which number format.
+        head: a head with at most one layer for all coarse labels; it is not changed.
+        form: the format of the rounded weights.
 
     Raises:
         InputError: the head has a layer for each kind.
     """
-    twin = copy.copy(head)
-    twin._modules = dict(head._modules)
+    compact = copy.copy(head)
+    compact._modules = dict(head._modules)
     for name in ("fine", "coarse"):
         layer = head._modules.get(name)
         if isinstance(layer, nn.ModuleList):
             raise InputError("a head with separate features per kind has no compact form; serve it as it is")
         if isinstance(layer, nn.Linear):
-            twin._modules[name] = CompactLinear(layer, form)
-    return twin.eval()
+            compact._modules[name] = CompactLinear(layer, form)
+    return compact.eval()

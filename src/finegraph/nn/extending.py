@@ -1,12 +1,13 @@
 """Weights for fine labels that a head was not trained with.
 
 Fine and coarse weights together give each fine label its joint weight, W_i + sum_j W^j[parent_j(i)]. Only these are
-identifiable, so the minimum-norm split of `inference/minimum_norm.py` reads what a kind's label contributes off them: a
-constant, a part per fine label, and a part per coarse label. A new fine label gets the constant and the parts of its
-parents, and no part of its own: the best linear guess from its relatives. Labels known by name keep their weights.
+identifiable, so the minimum-norm split of `inference/minimum_norm.py` derives the contribution of each label from them:
+a constant, a part per fine label, and a part per coarse label. A new fine label gets the constant and the parts of its
+parents, and no part of its own. This is the best linear estimate from related labels. Labels with known names keep
+their weights.
 
-The guess is a weighted sum of the joint weights of all known labels, with the same weights for every feature. So it
-takes one solution per new label; or, where there are more new labels than features, one split per feature.
+The estimate is a weighted sum of the joint weights of all known labels, with the same weights for every feature. So it
+takes one linear solve per new label or, if there are more new labels than features, one split per feature.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from finegraph.graph.kind import IntArray
 from finegraph.inference.minimum_norm import MinimumNorm, links_of
 
 _MAX_TOGETHER = 1 << 22
-"""About how many numbers a part of the work holds."""
+"""About how many values are held at a time."""
 
 
 class ExtendedWeights(NamedTuple):
@@ -36,7 +37,7 @@ class ExtendedWeights(NamedTuple):
 
 
 class Extension:
-    """From a graph to a larger one, for any weights of it."""
+    """Maps weights for a graph to weights for a larger graph."""
 
     def __init__(self, old: LabelGraph, new: LabelGraph) -> None:
         """Compare two graphs.
@@ -46,7 +47,7 @@ class Extension:
             new: a graph with the same kinds and numbers and at least the same fine labels.
 
         Raises:
-            GraphMismatchError: it has not.
+            GraphMismatchError: the new graph does not extend the old one.
         """
         _check(old, new)
         self.old, self.new = old, new
@@ -77,10 +78,10 @@ class Extension:
         weights[torch.from_numpy(self._known)] = fine
         if self._solver is not None:
             by_label = len(self._new) <= fine.shape[1]
-            guess = (self._by_label if by_label else self._by_feature)(self._solver, fine, blocks)
+            estimate = (self._by_label if by_label else self._by_feature)(self._solver, fine, blocks)
             if blocks is not None:
-                guess -= self._parents_of(self._new, list(torch.split(new_coarse.double(), self._new_counts)))
-            weights[torch.from_numpy(self._new)] = guess.to(fine.dtype)
+                estimate -= self._parents_of(self._new, list(torch.split(new_coarse.double(), self._new_counts)))
+            weights[torch.from_numpy(self._new)] = estimate.to(fine.dtype)
         return ExtendedWeights(weights, new_coarse)
 
     @property
@@ -88,23 +89,23 @@ class Extension:
         return [len(self.new.labels(kind)) for kind in self.new.kinds]
 
     def _by_label(self, solver: MinimumNorm, fine: Tensor, blocks: Sequence[Tensor] | None) -> Tensor:
-        """The joint weights of the new fine labels, by one solution for each of them."""
-        step, found = max(1, _MAX_TOGETHER // len(fine)), []
+        """The joint weights of the new fine labels, by one linear solve each."""
+        step, estimates = max(1, _MAX_TOGETHER // len(fine)), []
         for start in range(0, len(self._new), step):
             rows = self._in_old_labels(self._new[start : start + step])
             common = torch.zeros(len(self._new[start : start + step]), len(fine), dtype=torch.float64)
             for link, row in zip(self._links, rows, strict=True):
                 common += link.to_fine(row, len(fine))
             share = solver.weights_of(common)
-            guess = _product(share, fine)
+            estimate = _product(share, fine)
             for link, block in zip(self._links, blocks or (), strict=False):
-                guess += link.to_coarse(share) @ block
-            found.append(guess)
-        return torch.cat(found)
+                estimate += link.to_coarse(share) @ block
+            estimates.append(estimate)
+        return torch.cat(estimates)
 
     def _by_feature(self, solver: MinimumNorm, fine: Tensor, blocks: Sequence[Tensor] | None) -> Tensor:
-        """The same by one split for each feature."""
-        step, found = max(1, _MAX_TOGETHER // len(fine)), []
+        """The same by one split per feature."""
+        step, estimates = max(1, _MAX_TOGETHER // len(fine)), []
         for start in range(0, fine.shape[1], step):
             features = slice(start, start + step)
             joint = fine[:, features].t().double()
@@ -112,11 +113,11 @@ class Extension:
                 joint = joint + link.to_fine(block[:, features].t(), len(fine))
             split = solver.split(joint)
             parts = [self._grown(kind, part.t()) for kind, part in zip(self.old.kinds, split.coarse, strict=True)]
-            found.append(split.constant.t() + self._parents_of(self._new, parts))
-        return torch.cat(found, dim=1)
+            estimates.append(split.constant.t() + self._parents_of(self._new, parts))
+        return torch.cat(estimates, dim=1)
 
     def _in_old_labels(self, fine: Int[IntArray, " sample"]) -> list[Float[Tensor, "sample _"]]:
-        """For each kind the weights of the parents of new fine labels, of those that the old graph has."""
+        """For each kind, the weights of the parents of new fine labels, among the labels of the old graph."""
         rows = []
         for kind in self.old.kinds:
             place = np.full(len(self.new.labels(kind)), -1)
@@ -131,7 +132,7 @@ class Extension:
     def _parents_of(
         self, fine: Int[IntArray, " sample"], blocks: Sequence[Tensor]
     ) -> Float[Tensor, "sample _"] | float:
-        """For some fine labels of the new graph the weighted sum of their parents' rows, over all kinds."""
+        """The weighted sum of the parents' rows of some fine labels of the new graph, over all kinds."""
         total: Tensor | float = 0.0
         for kind, block in zip(self.new.kinds, blocks, strict=True):
             row, label, weight = (torch.tensor(array) for array in self.new.kind(kind).rows(fine).edges)
@@ -157,7 +158,7 @@ class Extension:
 
 
 def _positions(names: tuple[str, ...], among: tuple[str, ...]) -> Int[IntArray, " name"]:
-    """Where each name stands among others, all of which are there."""
+    """The position of each name in `among`, which must contain them all."""
     if among[: len(names)] == names:
         return np.arange(len(names))
     place = {name: number for number, name in enumerate(among)}
@@ -174,9 +175,9 @@ def _product(share: Float[Tensor, "row fine"], weights: Float[Tensor, "fine _"])
 
 
 def _measures(graph: LabelGraph) -> list[tuple[str, str, str]]:
-    """What is measured: the name, the scale and the unit of each number."""
+    """The name, the scale and the unit of each number."""
     numbers = [graph.number(name) for name in graph.numbers]
-    return [(one.name, one.scale, one.unit) for one in numbers]
+    return [(number.name, number.scale, number.unit) for number in numbers]
 
 
 def _check(old: LabelGraph, new: LabelGraph) -> None:

@@ -5,9 +5,13 @@
                     BGL_m   f = W x,   f^j = W_j x' (or W_j x^j)   another feature, or one per kind, for coarse labels
 
 A bipartite head also gives each number of the graph two scores, from the features of the coarse labels (see
-`number_layer.py`); softmax tells values by its fine labels. All answer with the same `Posterior`, so a training loop
-does not care which one it has. With one feature, one known parent per kind and exact values, `fold` turns a trained
-bipartite head into a softmax head with exactly the same answers: the graph then costs nothing at inference.
+`number_layer.py`); with softmax, values follow from the fine labels. All heads return the same `Posterior`, so a
+training loop works with any of them. With one feature, one known parent per kind and exact values, `fold` turns a
+trained bipartite head into a softmax head with exactly the same answers: the graph then costs nothing at inference.
+
+A head may have a doubt, one number: all scores of a photo are then divided by sqrt(1 + doubt * lead), where the lead is
+how far its largest joint score is above the mean one (`Posterior.doubted`). With a doubt of 0, the default, scores are
+those of the layers.
 """
 
 from __future__ import annotations
@@ -34,11 +38,12 @@ CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tens
 
 
 class Head(nn.Module):
-    """What both heads share: the graph, its tensors, and the check that saved weights belong to the graph."""
+    """Base class of the heads: the graph, its tensors, and the check that saved weights belong to the graph."""
 
     graph_digest: Tensor
+    doubt_factor: Tensor | None
     __call__: Callable[..., Posterior]
-    """Calls `forward`, as every module does; type checkers know no type of it otherwise."""
+    """Calls `forward`, as in every module; declared for type checkers."""
 
     def __init__(self, features: int, graph: LabelGraph, bias: bool) -> None:
         super().__init__()
@@ -46,21 +51,39 @@ class Head(nn.Module):
             raise InputError(f"features: expected the number of columns of the features, at least 1, got {features}")
         self.features, self.graph = features, graph
         self.fine = nn.Linear(features, len(graph), bias=bias)
+        self._doubt = 0.0
         self.register_buffer("graph_digest", None)
+        self.register_buffer("doubt_factor", None)
         self._move_tensors()
         self.register_load_state_dict_post_hook(_move_tensors_of_loaded)  # type: ignore[no-untyped-call]
 
     def _move_tensors(self) -> None:
-        """Make the graph's digest and tensors anew on the device of the weights."""
+        """Recreate the graph's digest and tensors on the device of the weights."""
         device = self.fine.weight.device
         self.graph_digest = torch.tensor(list(bytes.fromhex(self.graph.digest)), dtype=torch.uint8, device=device)
+        self.doubt_factor = torch.tensor(self._doubt, device=device) if self._doubt else None
         self._tensors = graph_tensors(self.graph, CPU if device.type == "meta" else device)
 
+    @property
+    def doubt(self) -> float:
+        """How much of a photo's lead is doubted; 0 for scores as the layers give them. In single precision."""
+        return self._doubt
+
+    @doubt.setter
+    def doubt(self, value: float) -> None:
+        if not 0.0 <= value < float("inf"):
+            raise InputError(f"doubt: expected a finite number of at least 0, got {value!r}")
+        self._doubt = float(torch.tensor(value, dtype=torch.float32))
+        self._move_tensors()
+
+    def _doubted(self, posterior: Posterior) -> Posterior:
+        return posterior.doubted(self._doubt) if self._doubt else posterior
+
     def relink(self, graph: LabelGraph) -> None:
-        """Go on with a graph that has the same fine labels, kinds and numbers, and other links; the weights stay.
+        """Replace the graph by one with the same fine labels, kinds and numbers but other links; the weights stay.
 
         Raises:
-            GraphMismatchError: its labels are others, so that the weights would not be theirs.
+            GraphMismatchError: the new graph has other labels, which the weights do not belong to.
         """
         own = [(kind, len(self.graph.labels(kind))) for kind in self.graph.kinds]
         new = [(kind, len(graph.labels(kind))) for kind in graph.kinds]
@@ -85,7 +108,7 @@ class Head(nn.Module):
 
     @property
     def tensors(self) -> GraphTensors:
-        """The graph as index tensors, where the weights are; heads of one graph share them."""
+        """The graph as index tensors, on the device of the weights; heads of one graph share them."""
         device = self.fine.weight.device
         return self._tensors if self._tensors.device == device else graph_tensors(self.graph, device)
 
@@ -98,6 +121,11 @@ class Head(nn.Module):
                 f"head has {self.graph.digest[:12]}): labels differ in name, order or links. Build the head with the "
                 "graph saved beside the weights; to add fine labels, load them there and use head.extend(graph)"
             )
+        factor = state_dict.get(prefix + "doubt_factor")
+        self._doubt = 0.0
+        self.doubt_factor = None if factor is None else torch.zeros((), device=self.fine.weight.device)
+        if factor is not None:
+            self.doubt = float(factor)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def loss(
@@ -111,23 +139,23 @@ class Head(nn.Module):
         *,
         coarse_features: CoarseFeatures = None,
     ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-        """`joint_loss(head(features), target, ...)`, the same number and gradient, for very many labels.
+        """`joint_loss(head(features), target, ...)` with the same value and gradient, but for very many labels.
 
-        Scores of all labels are held once rather than three times, and found while they are in the caches. Graphs with
-        numbers, sets of fine labels and programs that are compiled go by way of scores and `joint_loss`.
+        The scores of all labels are held once rather than three times, and are computed while they are in the caches.
+        Graphs with numbers, heads with a doubt, sets of fine labels and compiled programs use scores and `joint_loss`.
 
         Args:
             features: as for the head itself.
             target: the fine label of each sample; see `joint_loss` for this and the following.
-            kind_targets: for some kinds the label seen on each photo.
+            kind_targets: for some kinds, the photo label of each sample.
             kind_weights: the weight of the term of each kind and number.
             reduction: "mean", "sum" or "none".
-            ignore_index: marks what was not observed.
+            ignore_index: marks labels that were not observed.
             coarse_features: as for the head itself.
         """
         others = (kind_targets, kind_weights, reduction, ignore_index)
         in_sets = isinstance(target, Tensor) and target.dtype == torch.bool
-        if in_sets or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
+        if in_sets or self._doubt or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
             posterior: Posterior = self(features) if coarse_features is None else self(features, coarse_features)
             return joint_loss(posterior, target, *others)
         self._check("features", features, self.features)
@@ -147,7 +175,7 @@ class Head(nn.Module):
 
 
 def _move_tensors_of_loaded(head: Head, _: object) -> None:
-    """After weights were loaded, which may have put them on another device."""
+    """Loading weights may have moved them to another device."""
     head._move_tensors()
 
 
@@ -174,11 +202,14 @@ class SoftmaxHead(Head):
         """The fine scores alone."""
         self._check("features", features, self.features)
         scores: Tensor = self.fine(features)
-        return scores
+        return scores if not self._doubt else self._doubted(self._plain(scores)).fine_scores
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Posterior:
         """The posterior of each row of features."""
-        return Posterior(self.graph, self.scores(features), tensors=self.tensors)
+        return self._plain(self.scores(features))
+
+    def _plain(self, scores: Float[Tensor, "batch fine"]) -> Posterior:
+        return Posterior(self.graph, scores, tensors=self.tensors)
 
     def _coarse_rows(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
@@ -188,13 +219,14 @@ class SoftmaxHead(Head):
         return None
 
     def extend(self, graph: LabelGraph) -> SoftmaxHead:
-        """A head for a graph with more fine labels; new ones start from what their relatives share."""
+        """A head for a graph with more fine labels; new ones start from the weights of related labels."""
         head = SoftmaxHead(self.features, graph, bias=self.fine.bias is not None).to(self.fine.weight)
         with torch.no_grad():
             extension = Extension(self.graph, graph)
             head.fine.weight.copy_(extension.weights(self.fine.weight, None).fine)
             if self.fine.bias is not None:
                 head.fine.bias.copy_(extension.weights(self.fine.bias[:, None], None).fine[:, 0])
+        head.doubt = self._doubt
         return head
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -206,10 +238,9 @@ class BipartiteHead(Head):
     """The paper's head, BGL: fine and coarse scores, joined by the label graph.
 
     Each number of the graph, such as a price, has two scores per photo on its inner scale (values with mean 0 and
-    variance 1, of logarithms where the scale is one): a pull a, linear in the features, and a precision b > 0, the
-    softplus of a linear score. They are `number_scores` of the posterior, of shape (batch, number, 2), and stand for
-    the potential exp(a v - b v^2 / 2); docs/idea.md says what follows from it. A graph without numbers has no such
-    layer, and `numbers` is None.
+    variance 1, after a logarithm on a log scale): a pull a, linear in the features, and a precision b > 0, the softplus
+    of a linear score. They are `number_scores` of the posterior, of shape (batch, number, 2), and define the potential
+    exp(a v - b v^2 / 2); see docs/idea.md. If the graph has no numbers, `numbers` is None.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -234,8 +265,8 @@ class BipartiteHead(Head):
         Args:
             features: the number of columns of the features.
             graph: the label graph.
-            coarse_features: for BGL_m the number of columns of the features of coarse labels and numbers, or one size
-                per kind and number. By default they use the same features (BGL_1).
+            coarse_features: for BGL_m, the number of columns of the features of coarse labels and numbers, or one size
+                per kind and number. By default they use the same features as the fine labels (BGL_1).
             bias: whether the linear layers have a bias.
         """
         super().__init__(features, graph, bias)
@@ -255,12 +286,12 @@ class BipartiteHead(Head):
             self.coarse = _linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
             if graph.numbers:
                 self.numbers = NumberLayer(coarse_features or features, len(graph.numbers), bias=bias)
-        # Joint weights are sums over all kinds. With coarse weights of 0 they start out as those of a softmax head do,
+        # Joint weights are sums over all kinds. With coarse weights of 0 they start like those of a softmax head,
         # whatever the number of kinds.
         for parameter in self.coarse.parameters():
             nn.init.zeros_(parameter)
         if graph.numbers and bias:
-            # The same for numbers, whose precisions are not 0: what these say at the start is taken off again.
+            # The precisions of numbers do not start at 0, so their initial terms are subtracted from the biases.
             with torch.no_grad():
                 self.fine.bias.sub_(starting_terms(graph_tensors(graph).numbers).to(self.fine.bias))
 
@@ -270,38 +301,40 @@ class BipartiteHead(Head):
 
     @property
     def edges(self) -> LaplacianEdges:
-        """The edges of the graph for the weight prior, where the weights are; heads of one graph share them."""
+        """The edges of the graph for the weight prior, on the device of the weights; heads of one graph share them."""
         device = self.fine.weight.device
         return self._edges if self._tensors.device == device else laplacian_edges(self.graph, device)
 
     def scores(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
     ) -> tuple[Float[Tensor, "batch fine"], dict[str, Float[Tensor, "batch label"]]]:
-        """The fine scores, and per kind the coarse scores; per number its pull and precision.
+        """The fine scores; and per kind the coarse scores, per number its pull and precision.
 
-        Raw scores are not identifiable: show marginals instead.
+        Raw scores are not identifiable; show marginals instead.
         """
-        fine, coarse, numbers = self._score_matrices(features, coarse_features)
-        found = {name: coarse[:, columns] for name, columns in self.tensors.columns.items()}
+        posterior = self(features) if coarse_features is None else self(features, coarse_features)
+        fine, coarse, numbers = posterior.fine_scores, posterior.coarse_scores, posterior.number_scores
+        assert coarse is not None
+        by_name = {name: coarse[:, columns] for name, columns in self.tensors.columns.items()}
         if numbers is not None:
-            found |= {name: numbers[:, place] for place, name in enumerate(self.graph.numbers)}
-        return fine, found
+            by_name |= {name: numbers[:, place] for place, name in enumerate(self.graph.numbers)}
+        return fine, by_name
 
     def forward(self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None) -> Posterior:
         """The posterior of each row of features.
 
         Args:
-            features: for the fine labels, and for the coarse ones and the numbers too in a one-feature head.
-            coarse_features: for the coarse labels and the numbers of a two-feature head; one tensor per kind and number
-                if the head was made so.
+            features: the features of the fine labels; in a one-feature head also of the coarse labels and numbers.
+            coarse_features: the features of the coarse labels and numbers of a two-feature head: one tensor, or one
+                per kind and number if the head has a size for each.
         """
         fine, coarse, numbers = self._score_matrices(features, coarse_features)
-        return Posterior(self.graph, fine, coarse, number_scores=numbers, tensors=self.tensors)
+        return self._doubted(Posterior(self.graph, fine, coarse, number_scores=numbers, tensors=self.tensors))
 
     def _score_matrices(
         self, features: Tensor, coarse_features: CoarseFeatures
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The fine scores, the coarse scores side by side, and those of the numbers."""
+        """The fine scores, the coarse scores side by side, and the scores of the numbers."""
         self._check("features", features, self.features)
         fine: Tensor = self.fine(features)
         if isinstance(self.coarse, nn.ModuleList):
@@ -318,14 +351,14 @@ class BipartiteHead(Head):
         if isinstance(self.coarse, nn.ModuleList):
             return self._scores_per_kind(features, coarse_features)[0]
         coarse_features = self._coarse_input(features, coarse_features)
-        # With labels as rows, as the sums over the fine labels want them.
+        # Labels are rows here, as the sums over fine labels need them.
         rows = self.coarse.weight @ coarse_features.to(self.coarse.weight.dtype).t()
         return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
 
     def _coarse_input(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
     ) -> Float[Tensor, "batch coarse_feature"]:
-        """The features that one layer of all coarse labels gets, checked."""
+        """The input of the layer of all coarse labels, checked."""
         assert not isinstance(self.coarse, nn.ModuleList)
         if self.coarse_features is None:
             if coarse_features is not None:
@@ -340,7 +373,7 @@ class BipartiteHead(Head):
         return coarse_features
 
     def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor | None]:
-        """The coarse scores and those of the numbers, from features for each."""
+        """The coarse scores and the scores of the numbers, from separate features."""
         assert isinstance(self.coarse, nn.ModuleList)
         kinds, numbers = self.graph.kinds, self.graph.numbers
         if not isinstance(coarse_features, Mapping):
@@ -364,7 +397,7 @@ class BipartiteHead(Head):
         return coarse, torch.cat(parts[len(kinds) :], dim=1) if numbers else None
 
     def silence_numbers(self) -> None:
-        """Make the scores of numbers say nothing: values then follow from the labels, as in softmax.
+        """Switch off the scores of numbers, so that values follow from the labels alone, as in softmax.
 
         Raises:
             InputError: the head has no biases, so that its precisions cannot be 0.
@@ -374,7 +407,7 @@ class BipartiteHead(Head):
                 layer.silence()
 
     def coarse_weights(self) -> Float[Tensor, "coarse feature"]:
-        """The weights of all coarse labels, kind after kind, where all have features of one size."""
+        """The weights of all coarse labels, kind after kind; all must have features of one size."""
         if isinstance(self.coarse, nn.Linear):
             return self.coarse.weight
         sizes = {layer.in_features for layer in self.coarse if isinstance(layer, nn.Linear)}
@@ -401,7 +434,7 @@ class BipartiteHead(Head):
             raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")
         assert not isinstance(self.numbers, nn.ModuleList)
         with torch.no_grad():
-            # In float64, so that half precision is rounded once and not once per kind.
+            # In float64, so that half precision is rounded once rather than once per kind.
             coarse, fine = self.edges.to_fine(self.coarse.weight.double()), self.fine.weight.double()
             bias = fine.new_zeros(len(fine), 1)
             if self.fine.bias is not None:
@@ -415,10 +448,11 @@ class BipartiteHead(Head):
             head.fine.weight.copy_(weight)
             if has_bias:
                 head.fine.bias.copy_(bias[:, 0])
+        head.doubt = self._doubt
         return head
 
     def _folded_numbers(self, layer: NumberLayer) -> tuple[Float[Tensor, "fine _"], Float[Tensor, "fine 1"]]:
-        """What numbers add to the weights and the bias of each fine label."""
+        """The terms of numbers in the weights and the bias of each fine label."""
         table = self.tensors.numbers
         for number, constant in zip(table.numbers, layer.constant_precisions(), strict=True):
             if not number.points:
@@ -437,10 +471,10 @@ class BipartiteHead(Head):
     def extend(self, graph: LabelGraph) -> BipartiteHead:
         """A head for a graph with more fine labels, such as a new menu item.
 
-        Labels that this head knows, by name, keep their weights. A new fine label starts with what its parents tell of
-        it (see `extending.py`), and what its values say, so it can be predicted before there is any photo of it. Kinds
-        and numbers must stay the same; kinds may have new labels. An unknown value is distributed like all that are
-        known, which a new value changes a little; known ones keep their scores.
+        Labels with known names keep their weights. A new fine label starts with weights from its parents (see
+        `extending.py`) and its values, so that it can be predicted before there is any photo of it. Kinds and numbers
+        must stay the same; kinds may have new labels. An unknown value is distributed like the known ones, so that new
+        values change it a little; known values keep their scores.
         """
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be extended; train a new one")
@@ -459,23 +493,24 @@ class BipartiteHead(Head):
                 biases = extension.weights(self._biases_with_precisions(), self.coarse.bias[:, None])
                 head.fine.bias.copy_(biases.fine[:, 0] - head._precision_terms())
                 head.coarse.bias.copy_(biases.coarse[:, 0])
+        head.doubt = self._doubt
         return head
 
     def _biases_with_precisions(self) -> Float[Tensor, "fine 1"]:
-        """The biases of the fine labels and what precisions add to them: only their sum is identifiable."""
+        """The biases of the fine labels plus the terms of precisions; only their sum is identifiable."""
         return (self.fine.bias.cpu() + self._precision_terms())[:, None]
 
     def _precision_terms(self) -> Float[Tensor, " fine"] | float:
-        """What precisions add to the joint scores of all photos, in float64 on the CPU."""
+        """The terms of precisions in the joint scores of all photos, in float64 on the CPU."""
         if not isinstance(self.numbers, NumberLayer):
             return 0.0
         return self.numbers.precision_terms(self.tensors.numbers).cpu()
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Parameters with learning rates scaled so that `lr` means the same as for a softmax head.
+        """Parameters with learning rates, scaled so that `lr` has the same effect as for a softmax head.
 
-        A step moves every fine score through its own weights and through one block per kind and number, so all blocks
-        get lr / (kinds + numbers + 1). Without this, training many kinds diverges at rates that suit softmax.
+        A step changes every fine score through its own weights and through one block per kind and number, so all blocks
+        get lr / (kinds + numbers + 1). Without this, training with many kinds diverges at rates that suit softmax.
         """
         scaled = lr / (len(self.graph.kinds) + len(self.graph.numbers) + 1)
         return [{"params": list(self.parameters()), "lr": scaled}]
@@ -489,7 +524,7 @@ class _NoOutputs(nn.Linear):
 
 
 def _check_names(sizes: Mapping[str, int], graph: LabelGraph) -> None:
-    """Raise unless each kind and each number has a size, and nothing else has."""
+    """Raise unless the sizes are given for exactly the kinds and numbers of the graph."""
     names = (*graph.kinds, *graph.numbers)
     for name in sizes:
         if name not in names:

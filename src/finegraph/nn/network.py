@@ -1,10 +1,10 @@
 """Backbones and a head in one module: photos in, a posterior over the label graph out.
 
-    pixels -> backbone -> features -> scaling (where the head was fitted in closed form) -> head -> posterior
+    pixels -> backbone -> features -> scaling (if the head was fitted in closed form) ----> head -> posterior
            -> coarse backbone (BGL_m only) -> coarse features ---------------------------^
 
-It takes pixels as they are, 0 to 255, and each backbone scales them in its own way. Two backbones may therefore be of
-different architectures; both see the same views. Auxiliary heads exist only for training.
+It takes pixels from 0 to 255, and each backbone normalises them itself. So two backbones may have different
+architectures; both see the same views. Auxiliary heads exist only for training.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from finegraph.nn.backbones import Backbone, build_backbone
 from finegraph.nn.backbones.build import DEFAULT_BACKBONE
 from finegraph.nn.heads import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
+from finegraph.nn.sharded_head import ShardedHead
 
 HEADS = ("bipartite", "softmax")
 SCALINGS = ("whitened", "whitened_blocks")
@@ -38,7 +39,7 @@ class NetworkDesign:
         head: `bipartite` (BGL) or `softmax` (SM).
         coarse_network: the backbone of the coarse labels by name, which makes a bipartite head BGL_m; None for BGL_1.
         scaling: the step between backbone and head: `whitened` for a `FeatureScaling`, `whitened_blocks` for a
-            `BlockScaling` with a block for each network that the backbone joins; None for features as they are.
+            `BlockScaling` with a block for each network that the backbone joins; None for unscaled features.
     """
 
     network: str = DEFAULT_BACKBONE
@@ -60,13 +61,13 @@ class NetworkDesign:
             raise InputError("scaling: features are scaled for heads with one feature; leave out the coarse network")
 
     def to_dict(self) -> dict[str, str | None]:
-        """The design as JSON can hold it. Without a scaling it is as it was before there were any."""
+        """The design as a JSON object. Without a scaling the entry is left out, as in files of earlier versions."""
         values: dict[str, str | None] = asdict(self)
         return values if self.scaling is not None else {n: v for n, v in values.items() if n != "scaling"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkDesign:
-        """From the form that `to_dict` gives."""
+        """The inverse of `to_dict`."""
         refuse_unknown("setting", values, [field.name for field in fields(cls)], "of the network")
         return cls(**values)
 
@@ -90,14 +91,14 @@ class Network(nn.Module):
         coarse_backbone: Backbone | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """Put the parts together; `build_network` makes them.
+        """Combine the parts; `build_network` makes them.
 
         Args:
-            design: what the parts are.
-            backbone: the network of the fine labels, and of the coarse ones if there is no other.
-            head: takes the features of the backbones.
+            design: the names of the parts.
+            backbone: the network of the fine labels, and of the coarse labels if there is no other.
+            head: the head, which takes the features of the backbones.
             coarse_backbone: the network of the coarse labels, for BGL_m.
-            scaling: the step between backbone and head, if there is one.
+            scaling: the step between backbone and head; None if there is none.
         """
         super().__init__()
         self.design = design
@@ -106,12 +107,22 @@ class Network(nn.Module):
 
     @property
     def graph(self) -> LabelGraph:
-        """The labels that it tells apart."""
+        """The label graph of the head."""
         return self.head.graph
 
     @property
+    def shared_head(self) -> ShardedHead | None:
+        """The head, where processes that train share its labels out; None for a head that answers by itself."""
+        head: object = self.head
+        return head if isinstance(head, ShardedHead) else None
+
+    def share_head(self, head: ShardedHead) -> None:
+        """Take a head of which this process holds a part; until another one is put, the network has no posterior."""
+        self.head = head  # type: ignore[assignment]
+
+    @property
     def auxiliary_weight(self) -> float:
-        """What the loss of each auxiliary head counts, against 1 for the main one."""
+        """The weight of the loss of each auxiliary head; the main loss has weight 1."""
         return self.backbone.auxiliary_weight
 
     def features(
@@ -132,18 +143,18 @@ class Network(nn.Module):
         return posterior
 
     def put_head(self, head: BipartiteHead | SoftmaxHead, scaling: Scaling | None = None) -> None:
-        """Take over a head that was fitted to the features of this network, and the scaling that it needs."""
+        """Replace the head by one that was fitted to the features of this network, with the scaling that it needs."""
         self.head, self.scaling = head, scaling
         name = None if scaling is None else "whitened_blocks" if isinstance(scaling, BlockScaling) else "whitened"
         self.design = replace(self.design, scaling=name)
 
     def with_head(self, head: BipartiteHead | SoftmaxHead) -> Network:
-        """A network of the same backbones and scaling with another head of the same kind; this one stays as it is."""
+        """A network with the same backbones and scaling and another head of the same type; this one is unchanged."""
         network = Network(self.design, self.backbone, head, self.coarse_backbone, self.scaling)
         return network.train(self.training)
 
     def expect_scaling(self, name: str | None) -> None:
-        """Make room for a scaling by the name that a design has for it, so that saved weights can be loaded."""
+        """Add an empty scaling with the name that a design has for it, so that saved weights can be loaded."""
         scaling = _new_scaling(name, self.backbone)
         self.scaling = None if scaling is None else scaling.to(self.head.fine.weight.device)
         self.design = replace(self.design, scaling=name)
@@ -170,7 +181,7 @@ class Network(nn.Module):
         return features
 
     def _images(self, backbone: Backbone, pixels: Tensor) -> Tensor:
-        """What a backbone takes, in the precision of the weights."""
+        """The normalised input of a backbone, in the precision of the weights."""
         return backbone.preprocessing.normalise(pixels).to(self.head.fine.weight.dtype)
 
     def parameter_groups(
@@ -180,10 +191,10 @@ class Network(nn.Module):
 
         Args:
             lr: the rate of the backbones.
-            new_rate: how many times that the heads, which are new, get.
+            new_rate: the rate of the heads, which are new, as a multiple of `lr`.
             scaled: whether the rates of heads are scaled so that they mean the same for every head and graph; see
                 `BipartiteHead.parameter_groups`. The paper does not scale them.
-            layer_decay: how many times the rate of the next layer each layer of a backbone gets.
+            layer_decay: the rate of each layer of a backbone, as a multiple of that of the next layer.
         """
         groups = [
             {"params": weights, "lr": lr * layer_decay**place}
@@ -191,26 +202,26 @@ class Network(nn.Module):
             if weights
         ]
         for head in (self.head, *self.auxiliary_heads):
-            assert isinstance(head, BipartiteHead | SoftmaxHead)
+            assert isinstance(head, BipartiteHead | SoftmaxHead | ShardedHead)
             own = head.parameter_groups(lr * new_rate)
             groups.extend(own if scaled else [{**group, "lr": lr * new_rate} for group in own])
         return groups
 
     def _trained_layers(self, *, deep: bool) -> list[list[nn.Parameter]]:
-        """The weights of the backbones that are trained, by their distance from the features; all at 0 if not deep."""
-        backbones = [one for part in (self.backbone, self.coarse_backbone) if part is not None for one in part.parts]
+        """The trained weights of the backbones by their distance from the features; all at distance 0 if not `deep`."""
+        backbones = [part for own in (self.backbone, self.coarse_backbone) if own is not None for part in own.parts]
         distances = {
             weight: place
             for part in backbones
             for place, layer in enumerate(reversed(part.layers))
             for weight in layer.parameters()
         }
-        found: list[list[nn.Parameter]] = [[] for _ in range(max(distances.values(), default=0) + 1)]
+        layers: list[list[nn.Parameter]] = [[] for _ in range(max(distances.values(), default=0) + 1)]
         for part in backbones:
             for weight in part.parameters():
                 if weight.requires_grad:
-                    found[distances.get(weight, 0) if deep else 0].append(weight)
-        return found
+                    layers[distances.get(weight, 0) if deep else 0].append(weight)
+        return layers
 
 
 def build_network(
@@ -225,12 +236,12 @@ def build_network(
     """A network for a label graph, with an untrained head.
 
     Args:
-        graph: the labels to tell apart.
-        design: the parts; the default network with a bipartite head where None is given.
-        weights: of the backbone: None for untrained, "default" for ImageNet weights, or a file.
-        coarse_weights: the same for the coarse backbone.
-        dropout: the rate in training; None for what is usual for each backbone.
-        auxiliary: whether a backbone that has auxiliary branches for training gets them.
+        graph: the label graph.
+        design: the parts; by default the default network with a bipartite head.
+        weights: the weights of the backbone: None for untrained, "default" for ImageNet weights, or a file.
+        coarse_weights: the weights of the coarse backbone, likewise.
+        dropout: the dropout rate in training; None for the usual rate of each backbone.
+        auxiliary: whether to build the auxiliary branches of a backbone that has them; only training uses them.
     """
     design = design or NetworkDesign()
     backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
@@ -244,7 +255,7 @@ def build_network(
 
 
 def _new_scaling(name: str | None, backbone: Backbone) -> Scaling | None:
-    """The step that a design names, for the features of a backbone."""
+    """An empty scaling by its name in a design, for the features of a backbone."""
     if name is None:
         return None
     if name == "whitened":

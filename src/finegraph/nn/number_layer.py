@@ -1,10 +1,10 @@
-"""The scores of numbers: for each number of the graph a pull and a precision, from features.
+"""The scores of numbers: a pull and a precision for each number of the graph, from features.
 
     a = w_a' x + c_a,     b = softplus(w_b' x + c_b)          of the potential exp(a u - b u^2 / 2) over its values u
 
-Values are on the inner scale that the layer was made with: standardised, after a logarithm where the number says so. In
-a graph with more fine labels the values have another mean and spread, so the same layer sees them through a change of
-scale, u = factor v + shift, and its scores for v are factor (a - b shift) and factor^2 b: nothing is trained anew.
+Values are on the inner scale that the layer was trained with: standardised, after a logarithm on a log scale. In a
+graph with more fine labels the values have another mean and spread. The layer is then used through a change of scale,
+u = factor v + shift: its scores for v are factor (a - b shift) and factor^2 b, and nothing is retrained.
 
 A new layer has a = 0 and b = log 2 for all photos. Cost: two columns of a linear layer per number.
 """
@@ -26,14 +26,14 @@ from finegraph.inference.numbers.potential import number_terms
 from finegraph.inference.numerics import CPU, at_least_float32
 
 SILENT = -100.0
-"""Before softplus: a precision that float32 holds as good as 0."""
+"""The input of softplus for a precision that is practically 0 in float32."""
 
 
 class NumberLayer(nn.Linear):
     """A linear layer whose outputs are the pulls and precisions of some numbers.
 
     Attributes:
-        scale: for each number the factor and the shift from the values of the graph to those it was trained with.
+        scale: for each number, the factor and the shift from inner values of the graph to those of the training.
 
     Example:
         >>> layer = NumberLayer(8, 1)
@@ -48,14 +48,14 @@ class NumberLayer(nn.Linear):
 
         Args:
             features: the number of columns of the features.
-            count: how many numbers it has scores for.
-            bias: whether it has a bias.
+            count: the number of numbers.
+            bias: whether the layer has a bias.
         """
         super().__init__(features, 2 * count, bias=bias)
         self.register_buffer("scale", torch.tensor([[1.0, 0.0]]).repeat(count, 1))
 
     def reset_parameters(self) -> None:
-        """Start at the same scores for all photos."""
+        """Start with the same scores for all photos."""
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
@@ -65,7 +65,7 @@ class NumberLayer(nn.Linear):
         return _rescaled(scores[..., 0], softplus(scores[..., 1]), self.scale)
 
     def silence(self) -> None:
-        """Make it say nothing about any value: pulls of 0, and precisions of as good as 0."""
+        """Switch the layer off: pulls of 0, and precisions of practically 0."""
         if self.bias is None:
             raise InputError("a layer of numbers without a bias cannot be silent: its precisions start at log 2")
         with torch.no_grad():
@@ -73,22 +73,22 @@ class NumberLayer(nn.Linear):
             self.bias.copy_(torch.tensor([0.0, SILENT]).repeat(len(self.scale)))
 
     def constant_precisions(self) -> list[bool]:
-        """For each number whether its precision is the same for all photos."""
+        """For each number, whether its precision is the same for all photos."""
         return [not bool(row.any()) for row in self.weight.detach()[1::2]]
 
     def with_constant_precisions(self) -> tuple[Float[Tensor, "number _"], Float[Tensor, "number 2"]]:
-        """The weights of the pulls, and the scores without any features; in float64, on the inner scale of the graph.
+        """The weights of the pulls, and the scores without features; in float64, on the inner scale of the graph.
 
-        If all precisions are constant, the two say all that the layer does.
+        If all precisions are constant, these two determine all outputs of the layer.
         """
         scale = self.scale.double()
         pull, precision = self._without_features()
         return scale[:, :1] * self.weight.detach()[0::2].double(), _rescaled(pull, precision, scale)
 
     def precision_terms(self, table: NumberTable) -> Float[Tensor, " fine"]:
-        """What the precisions add to the joint score of each fine label without any features and pulls, in float64.
+        """The terms of the precisions in the joint score of each fine label, without features and pulls, in float64.
 
-        In a graph with more fine labels the terms of known values are the same, whatever its inner scale is.
+        In a graph with more fine labels, the terms of known values are the same, whatever its inner scale.
         """
         _, precision = self._without_features()
         scores = _rescaled(torch.zeros_like(precision), precision, self.scale.double())
@@ -102,12 +102,12 @@ class NumberLayer(nn.Linear):
         return pull, softplus(raw)
 
     def scale_to(self, place: int, before: Number, after: Number) -> tuple[float, float]:
-        """The factor and the shift from inner values of another scale to those that one number was trained with.
+        """The factor and the shift from another inner scale to the one that a number was trained with.
 
         Args:
-            place: which number.
-            before: the number of the graph of this layer.
-            after: the same number, whose values have another inner scale.
+            place: the index of the number.
+            before: the number in the graph of this layer.
+            after: the same number with another inner scale.
         """
         factor, shift = self.scale[place].double().tolist()
         shift += factor * (after.centre - before.centre) / before.width
@@ -117,9 +117,9 @@ class NumberLayer(nn.Linear):
         """The weights and the bias of the pull of one number, and its precision without features, on another scale.
 
         Args:
-            place: which number.
-            before: the number of the graph of this layer.
-            after: the same number, whose values have another inner scale.
+            place: the index of the number.
+            before: the number in the graph of this layer.
+            after: the same number with another inner scale.
         """
         factor, shift = self.scale_to(place, before, after)
         pulls, precisions = self._without_features()
@@ -128,26 +128,26 @@ class NumberLayer(nn.Linear):
         return weight, factor * (pull - precision * shift), factor * factor * precision
 
     def take(self, other: NumberLayer, before: Sequence[Number], after: Sequence[Number]) -> None:
-        """Take over the weights of a layer, for numbers whose inner scale has changed.
+        """Copy the weights of another layer, for numbers whose inner scale has changed.
 
         Args:
-            other: the layer.
-            before: the numbers of its graph.
-            after: the same numbers of the graph of this layer.
+            other: the other layer.
+            before: the numbers of the graph of the other layer.
+            after: the same numbers in the graph of this layer.
         """
         factors = [new.width / old.width for old, new in zip(before, after, strict=True)]
         shifts = [(new.centre - old.centre) / old.width for old, new in zip(before, after, strict=True)]
-        move = torch.tensor([factors, shifts], dtype=torch.float64, device=other.scale.device)
+        change = torch.tensor([factors, shifts], dtype=torch.float64, device=other.scale.device)
         factor, shift = other.scale.double().unbind(1)
         with torch.no_grad():
             self.weight.copy_(other.weight)
             if self.bias is not None and other.bias is not None:
                 self.bias.copy_(other.bias)
-            self.scale.copy_(torch.stack([factor * move[0], factor * move[1] + shift], dim=1))
+            self.scale.copy_(torch.stack([factor * change[0], factor * change[1] + shift], dim=1))
 
 
 def starting_terms(table: NumberTable) -> Float[Tensor, " fine"]:
-    """What the scores of a new layer add to the joint score of each fine label, in float64 on the CPU."""
+    """The terms of a new layer in the joint score of each fine label, in float64 on the CPU."""
     scores = torch.tensor([0.0, math.log(2.0)], dtype=torch.float64, device=CPU)
     return number_terms(table, scores.expand(1, len(table), 2), None)[0]
 
@@ -155,11 +155,11 @@ def starting_terms(table: NumberTable) -> Float[Tensor, " fine"]:
 def _rescaled(
     pull: Float[Tensor, "*batch number"], precision: Float[Tensor, "*batch number"], scale: Float[Tensor, "number 2"]
 ) -> Float[Tensor, "*batch number 2"]:
-    """Scores for the values of the graph from those for the values of the layer."""
+    """Convert scores for the values of the layer to scores for the values of the graph."""
     factor, shift = scale[:, 0], scale[:, 1]
     return torch.stack([factor * (pull - precision * shift), factor * factor * precision], dim=-1)
 
 
 def before_softplus(precision: float) -> float:
-    """The number whose softplus this is; a precision of 0 is what a silent layer has."""
+    """The inverse of softplus; a precision of 0 becomes that of a silent layer."""
     return SILENT if precision <= 0.0 else max(precision + math.log(-math.expm1(-precision)), SILENT)

@@ -2,10 +2,10 @@
 
     -log p_w / lambda  =  1/2 sum_i sum_j sum_c g^j[i, c] |w_i - w^j_c|^2  =  1/2 trace(V' Lap V)
 
-The labels of an ordered kind are linked too, each to the next one with weight 1: mild to medium, medium to hot. V is
-all weight rows, fine and coarse, on top of each other. The gradient is Lap V, so value and gradient come from one
-gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is no
-edge. Biases are left out.
+The labels of an ordered kind are linked too, each to the next one with weight 1: mild to medium, medium to hot. V holds
+all weight rows, fine and coarse. The gradient is Lap V, so value and gradient come from one gather-sum (coarse rows to
+fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent has no edge. Biases are left
+out.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from finegraph.graph.label_shards import LabelShard
 from finegraph.inference.numerics import CPU, Constants, refuse_second_derivatives, shared_constants, without_autocast
 
 _MAX_TOGETHER = 1 << 22
-"""About how many numbers are summed at a time."""
+"""About how many values are summed at a time."""
 
 
 class LaplacianEdges(Constants):
     """The edges of all kinds of a graph, sorted both ways, for sums of weight rows.
 
-    Weights of edges are None where all are 1, as they are if every fine label has one known parent per kind.
+    The weights of edges are None if all are 1, as in graphs with one known parent per kind.
     """
 
     fine_item: Tensor
@@ -52,8 +52,8 @@ class LaplacianEdges(Constants):
 
         Args:
             graph: the label graph.
-            shard: the labels that one process holds, if that is not all of them. Links between ordered labels, which
-                all processes hold, count in the first one.
+            shard: the labels of one process; None for all. Links between ordered labels, which all processes hold,
+                count in the first process only.
         """
         super().__init__()
         edges = [graph.edges(name) for name in graph.kinds]
@@ -93,11 +93,11 @@ class LaplacianEdges(Constants):
         setattr(self, f"{name}_weight", None if weight is None else torch.from_numpy(weight[order]))
 
     def to_fine(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
-        """For each fine label the weighted sum of its parents' rows, over all kinds."""
+        """The weighted sum of the parents' rows of each fine label, over all kinds."""
         return _bags(coarse, self.fine_item, self.fine_start, self.fine_weight)
 
     def to_coarse(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
-        """For each coarse label the weighted sum of its children's rows."""
+        """The weighted sum of the children's rows of each coarse label."""
         return _bags(fine, self.coarse_item, self.coarse_start, self.coarse_weight)
 
 
@@ -123,7 +123,7 @@ def _bags_of(
     start: Int[Tensor, " bag"],
     weight: Float[Tensor, " edge"] | None,
 ) -> Iterator[tuple[slice, Float[Tensor, "bag feature"]]]:
-    """The same, some bags at a time."""
+    """The same in parts, to limit memory."""
     count, step = len(start), max(1, _MAX_TOGETHER // max(rows.shape[1], 1))
     for first in range(0, count, step):
         part = slice(first, min(first + step, count))
@@ -147,7 +147,7 @@ def laplacian(
 
 
 class _LaplacianInParts(torch.autograd.Function):
-    """The same as `_Laplacian`, which a compiler can trace; of matrices of rows it holds the gradients alone."""
+    """The same as `_Laplacian` with less memory: it holds the gradients only. `_Laplacian` can be compiled."""
 
     @staticmethod
     def forward(
@@ -167,7 +167,7 @@ class _LaplacianInParts(torch.autograd.Function):
         if gradients is None:
             fine, coarse = ctx.saved_tensors
             gradients = _value_and_gradients(fine, coarse, ctx.edges)[1]
-        # They are scaled in place and given away, so a second backward pass finds them again.
+        # The gradients are scaled in place and handed to torch, so a second backward pass must recompute them.
         ctx.gradients = None
         fine_grad, coarse_grad = gradients
         return fine_grad.mul_(grads[0]), coarse_grad.mul_(grads[0]), None
@@ -176,9 +176,9 @@ class _LaplacianInParts(torch.autograd.Function):
 def _value_and_gradients(
     fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
 ) -> tuple[Float[Tensor, ""], tuple[Float[Tensor, "fine feature"], Float[Tensor, "coarse feature"]]]:
-    """The prior and Lap V, with little memory besides."""
+    """The prior and Lap V, with little extra memory."""
     with torch.no_grad(), without_autocast(fine.device):
-        # All rows may be shifted alike; around 0 the sums do not cancel.
+        # A common shift of all rows changes nothing; rows around 0 avoid cancellation.
         centre = fine.mean(dim=0, keepdim=True)
         fine_grad, coarse = fine - centre, coarse - centre
         coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse
@@ -189,7 +189,7 @@ def _value_and_gradients(
             coarse_grad.index_add_(0, edges.higher, step).index_add_(0, edges.lower, step, alpha=-1.0)
         total = torch.zeros((), dtype=torch.float64, device=fine.device)
         for part, sums in _bags_of(coarse, edges.fine_item, edges.fine_start, edges.fine_weight):
-            # The centred rows lie where their gradients will be.
+            # The centred rows are stored where their gradients will be.
             rows = fine_grad[part].clone()
             fine_grad[part] = edges.fine_degree[part].to(rows.dtype) * rows - sums
             total += (rows * fine_grad[part]).sum()
@@ -200,14 +200,14 @@ def _value_and_gradients(
 
 
 class _Laplacian(torch.autograd.Function):
-    """1/2 trace(V' Lap V); the gradient Lap V is found on the way."""
+    """1/2 trace(V' Lap V); the gradient Lap V is computed in the forward pass."""
 
     @staticmethod
     def forward(
         ctx: Any, fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
     ) -> Float[Tensor, ""]:
         with without_autocast(fine.device):
-            # All rows may be shifted alike; around 0 the sums do not cancel.
+            # A common shift of all rows changes nothing; rows around 0 avoid cancellation.
             centre = fine.mean(dim=0, keepdim=True)
             fine, coarse = fine - centre, coarse - centre
             fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.to_fine(coarse)

@@ -1,11 +1,11 @@
-"""A step between backbone and head: features are centred, whitened and brought to one length.
+"""A step between backbone and head: features are centred, whitened and normalised to one length.
 
     z = sqrt(size) W (x - mean) / |W (x - mean)|
 
-In this space classes scatter alike in all directions, so that distances to class means say how probable a class is. The
-matrix W alone would fold into the weights of the head; the length does not, and is worth about a point of accuracy.
-Features of several networks are blocks side by side, each with a matrix and a length of its own.
-Cost: one product with a (feature x feature) matrix per photo and block, little beside any backbone.
+In this space, classes have the same covariance in all directions, so that distances to class means give the
+probabilities of classes. The matrix W alone could be folded into the weights of the head; the normalisation cannot, and
+is worth about a point of accuracy. Features of several networks are blocks, each with a matrix and a length of its own.
+Cost: one product with a (feature x feature) matrix per photo and block, far less than any backbone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from finegraph.errors import InputError, ShapeError
 
 
 class FeatureScaling(nn.Module):
-    """Centre, whiten and normalise features. Its numbers are buffers: no optimizer changes them.
+    """Centre, whiten and normalise features. Mean and matrix are buffers, so no optimizer changes them.
 
     Example:
         >>> scaling = FeatureScaling(3)
@@ -33,14 +33,14 @@ class FeatureScaling(nn.Module):
     matrix: Tensor
 
     def __init__(self, size: int) -> None:
-        """Make a scaling that brings features of a size to one length and does nothing else."""
+        """Make a scaling that only normalises the length of features."""
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("matrix", torch.eye(size))
 
     @classmethod
     def of(cls, mean: Float[Tensor, " feature"], matrix: Float[Tensor, "feature feature"]) -> FeatureScaling:
-        """The scaling with a mean and a matrix, in their precision."""
+        """A scaling with a given mean and matrix, in their precision."""
         if matrix.shape != (len(mean), len(mean)):
             raise ShapeError(f"scaling: expected a square matrix of size {len(mean)}, got {tuple(matrix.shape)}")
         scaling = cls(0)
@@ -48,17 +48,17 @@ class FeatureScaling(nn.Module):
         return scaling
 
     def before(self, shift: Float[Tensor, " feature"], size: float) -> FeatureScaling:
-        """The scaling that takes features as they were before a shift was taken off and a size divided out."""
+        """The equivalent scaling for features before `shift` is subtracted and `size` divided out."""
         return FeatureScaling.of(shift + size * self.mean, self.matrix / size)
 
     @property
     def size(self) -> int:
-        """How many features it takes and gives."""
+        """The number of features, in and out."""
         return len(self.mean)
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
-        """The scaled features; those at the mean itself stay 0."""
-        # The length of half-precision features overflows; the step is cheap in full precision.
+        """The scaled features; features equal to the mean become 0."""
+        # The length of half-precision features may overflow; full precision is cheap here.
         white = (features.to(self.matrix.dtype) - self.mean) @ self.matrix.t()
         length: Tensor = torch.linalg.vector_norm(white, dim=1, keepdim=True)
         scaled: Tensor = white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
@@ -66,7 +66,7 @@ class FeatureScaling(nn.Module):
 
 
 class BlockScaling(nn.Module):
-    """Scalings of blocks of features side by side. All blocks get the same length, whatever their sizes.
+    """Scalings of blocks of features, side by side. All blocks get the same length, whatever their sizes.
 
     Example:
         >>> scaling = BlockScaling([FeatureScaling(1), FeatureScaling(3)])
@@ -88,32 +88,33 @@ class BlockScaling(nn.Module):
     @property
     def parts(self) -> tuple[FeatureScaling, ...]:
         """The scaling of each block."""
-        return tuple(one for one in self.blocks if isinstance(one, FeatureScaling))
+        return tuple(block for block in self.blocks if isinstance(block, FeatureScaling))
 
     @property
     def sizes(self) -> list[int]:
-        """How many features each block has."""
-        return [one.size for one in self.parts]
+        """The number of features of each block."""
+        return [block.size for block in self.parts]
 
     @property
     def factors(self) -> list[float]:
-        """What each block is multiplied by, so that all have the same length and together the square root of `size`."""
+        """The factor of each block, such that all have the same length and together the square root of `size`."""
         return [math.sqrt(self.size / (len(self.blocks) * size)) for size in self.sizes]
 
     @property
     def size(self) -> int:
-        """How many features it takes and gives."""
+        """The number of features, in and out."""
         return sum(self.sizes)
 
     def before(self, shift: Float[Tensor, " feature"], size: float) -> BlockScaling:
-        """As of `FeatureScaling`."""
+        """As for `FeatureScaling`."""
         shifts = torch.split(shift, self.sizes)
-        return BlockScaling([one.before(own, size) for one, own in zip(self.parts, shifts, strict=True)])
+        return BlockScaling([block.before(own, size) for block, own in zip(self.parts, shifts, strict=True)])
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
         """The scaled features."""
         blocks = torch.split(features, self.sizes, dim=1)
-        return torch.cat([one(own) * by for one, own, by in zip(self.parts, blocks, self.factors, strict=True)], dim=1)
+        triples = zip(self.parts, blocks, self.factors, strict=True)
+        return torch.cat([scaling(own) * factor for scaling, own, factor in triples], dim=1)
 
 
 Scaling = FeatureScaling | BlockScaling

@@ -1,18 +1,18 @@
-"""A bipartite head whose labels are shared out among processes.
+"""A bipartite head whose labels are sharded over processes.
 
 Each process holds the rows of its own fine labels, those of its labels of the largest kind, and a copy of the rows of
-all other kinds (`graph/label_shards.py`). The loss is that of `loss/rows_loss.py`: features of the whole batch go in,
-the same in all processes, and gradients of copies come out the same in all of them, so that copies stay alike without
-being sent. A step tells the others one number per sample, batch x (targets + 2) sums, the gradient of the features, and
-batch x (labels of all kinds but the largest) gradients of coarse scores; nothing that grows with the fine labels.
+all other kinds (`graph/label_shards.py`). The loss is that of `loss/rows_loss.py`: the features of the whole batch are
+the same in all processes, and so are the gradients of copies, which therefore stay equal without being sent. In a step,
+processes exchange one reference per sample, batch x (targets + 2) sums, the gradient of the features, and batch x
+(labels of all kinds but the largest) gradients of coarse scores. None of this grows with the number of fine labels.
 
-Answers are found alike: the best labels and the probabilities of a kind, from sums over all processes. Heads that fit
-in one process are `BipartiteHead`, with every other question; `take` and `whole` go from one to the other.
+Answers work the same way: the best labels and the probabilities of a kind come from sums over all processes. A head
+that fits in one process is a `BipartiteHead`, which answers every other question; `take` and `whole` convert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 class BestLabels(NamedTuple):
-    """The most probable fine labels of each sample, best first, by their numbers in the graph."""
+    """The most probable fine labels of each sample, best first, as indices into the graph."""
 
     label: Int[Tensor, "batch _"]
     log_prob: Float[Tensor, "batch _"]
@@ -44,10 +44,10 @@ class BestLabels(NamedTuple):
 class ShardedHead(nn.Module):
     """The part of a bipartite head that one process holds.
 
-    Graphs with numbers, and features of their own for coarse labels, have no such head.
+    Graphs with numbers and separate coarse features are not supported.
 
     Attributes:
-        shard: which labels this process holds.
+        shard: the labels of this process.
         fine: the layer of its fine labels.
         coarse: the layer of its coarse labels, kind after kind.
     """
@@ -57,18 +57,18 @@ class ShardedHead(nn.Module):
     ) -> None:
         """Make the part of an untrained head.
 
-        Its rows are those that `BipartiteHead` would draw by the same seed, whatever the number of processes.
+        Its rows are those that `BipartiteHead` would draw with the same seed, whatever the number of processes.
 
         Args:
             features: the number of columns of the features.
             graph: the label graph.
-            exchange: how the processes tell each other what they found.
+            exchange: the communication between the processes.
             rank: the number of this process, from 0.
-            size: how many there are.
+            size: the number of processes.
             bias: whether the layers have a bias.
 
         Raises:
-            InputError: there are too few labels for so many processes, or the graph has numbers.
+            InputError: there are too few labels for this many processes, or the graph has numbers.
         """
         super().__init__()
         if graph.numbers:
@@ -91,7 +91,7 @@ class ShardedHead(nn.Module):
         self._draw(bias)
 
     def _draw(self, bias: bool) -> None:
-        """Draw the rows of the fine labels as one whole layer would, some rows at a time; coarse ones start at 0."""
+        """Draw the rows of the fine labels as a whole layer would, some rows at a time; coarse rows start at 0."""
         bound = self.features**-0.5
         with torch.no_grad():
             for values in (self.fine.weight, self.fine.bias) if bias else (self.fine.weight,):
@@ -106,13 +106,15 @@ class ShardedHead(nn.Module):
                 parameter.zero_()
 
     def take(self, head: BipartiteHead) -> None:
-        """Take over the rows of a whole head.
+        """Copy the rows of a whole head.
 
         Raises:
-            ShapeError: it has other sizes.
+            ShapeError: the head has other sizes.
+            InputError: the head has a doubt.
         """
         if head.graph.digest != self.graph.digest or head.features != self.features or head.coarse_features is not None:
             raise ShapeError("expected a head of the same graph and features, without features for coarse labels")
+        _refuse_doubt(head)
         with torch.no_grad():
             for own, layer, rows in (
                 (self.fine, head.fine, self._own_fine),
@@ -121,26 +123,73 @@ class ShardedHead(nn.Module):
                 for name, values in own.named_parameters():
                     values.copy_(layer.get_parameter(name)[rows])
 
-    def whole(self) -> BipartiteHead:
-        """The whole head, in every process; it must fit there."""
-        bias = self.fine.bias is not None
-        head = BipartiteHead(self.features, self.graph, bias=bias).to(self.fine.weight)
-        mine = torch.zeros(len(self._own_coarse), dtype=torch.bool)
-        mine[slice(None)] = self.shard.rank == 0
-        for columns in self._local:
-            mine[columns] = True
+    def take_first(self, head: BipartiteHead | None) -> None:
+        """Copy the rows of a whole head from the first process. All processes must call it, the others with None.
+
+        Rows are sent in parts, so that only the first process holds all of them.
+
+        Raises:
+            InputError: in the first process, if the head has a doubt.
+        """
+        if head is not None:
+            _refuse_doubt(head)
         with torch.no_grad():
-            for name, values in self.fine.named_parameters():
-                found = torch.zeros_like(head.fine.get_parameter(name))
-                found[self._own_fine] = values
-                self.exchange.sum([found])
-                head.fine.get_parameter(name).copy_(found)
-            for name, values in self.coarse.named_parameters():
-                found = torch.zeros_like(head.coarse.get_parameter(name))
-                found[self._own_coarse[mine]] = values[mine]
-                self.exchange.sum([found])
-                head.coarse.get_parameter(name).copy_(found)
+            for whole, own, rows, count in self._layers(head):
+                for name, values in own.named_parameters():
+                    for start, part in _parts(count, values):
+                        if whole is not None:
+                            part.copy_(whole.get_parameter(name)[start : start + len(part)])
+                        self.exchange.copy_first([part])
+                        low, high = torch.searchsorted(rows, torch.tensor([start, start + len(part)])).tolist()
+                        values[low:high] = part[rows[low:high] - start]
+
+    def whole(self) -> BipartiteHead:
+        """The whole head, in every process; it must fit in memory there."""
+        head = self._empty_head()
+        self._collect(head)
         return head
+
+    def whole_in_first(self) -> BipartiteHead | None:
+        """The whole head in the first process, None in others. All processes must call it; rows are sent in parts."""
+        head = self._empty_head() if self.shard.rank == 0 else None
+        self._collect(head)
+        return head
+
+    def _empty_head(self) -> BipartiteHead:
+        with torch.device("meta"):  # weights would be drawn only to be overwritten
+            head = BipartiteHead(self.features, self.graph, bias=self.fine.bias is not None)
+        return head.to(self.fine.weight.dtype).to_empty(device=self.fine.weight.device)
+
+    def _layers(self, head: BipartiteHead | None) -> list[tuple[nn.Module | None, nn.Linear, Tensor, int]]:
+        """For fine and coarse labels: the whole layer, the layer of this process, its rows, and the number of rows."""
+        coarse = graph_tensors(self.graph).coarse_count
+        return [
+            (None if head is None else head.fine, self.fine, self._own_fine, len(self.graph)),
+            (None if head is None else head.coarse, self.coarse, self._own_coarse, coarse),
+        ]
+
+    def _collect(self, head: BipartiteHead | None) -> None:
+        """Copy the rows of all processes into a whole head, in processes that have one."""
+        # Copies are sent by the first process only.
+        coarse_mask = torch.full((len(self._own_coarse),), self.shard.rank == 0)
+        for columns in self._local:
+            coarse_mask[columns] = True
+        masks: dict[nn.Linear, Tensor] = {
+            self.fine: torch.ones(len(self._own_fine), dtype=torch.bool),
+            self.coarse: coarse_mask,
+        }
+        with torch.no_grad():
+            for whole, own, rows, count in self._layers(head):
+                places, kept = rows[masks[own]], masks[own]
+                for name, values in own.named_parameters():
+                    sent = values if bool(kept.all()) else values[kept]
+                    for start, part in _parts(count, values):
+                        low, high = torch.searchsorted(places, torch.tensor([start, start + len(part)])).tolist()
+                        part.zero_()
+                        part[places[low:high] - start] = sent[low:high]
+                        self.exchange.sum([part])
+                        if whole is not None:
+                            whole.get_parameter(name)[start : start + len(part)] = part
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
@@ -156,12 +205,12 @@ class ShardedHead(nn.Module):
         """The joint loss of a whole batch, the same in all processes.
 
         Args:
-            features: those of all samples, the same in all processes.
+            features: the features of all samples, the same in all processes.
             target: the fine label of each sample; see `joint_loss` for this and the following.
-            kind_targets: for some kinds the label seen on each photo.
+            kind_targets: for some kinds, the photo label of each sample.
             kind_weights: the weight of the term of each kind.
             reduction: "mean", "sum" or "none".
-            ignore_index: marks what was not observed.
+            ignore_index: marks labels that were not observed.
         """
         self._check(features)
         whole = rows_task(
@@ -186,9 +235,45 @@ class ShardedHead(nn.Module):
         return rows_loss(task, features, self.fine.weight, self.fine.bias, self._coarse_scores(features))
 
     def prior(self) -> Float[Tensor, ""]:
-        """The weight prior, as `laplacian_prior`; its gradient for rows that all processes hold is that of all."""
+        """The weight prior, as `laplacian_prior`; gradients of rows that all processes hold are summed over all."""
         result: Tensor = _SharedPrior.apply(self.fine.weight, self.coarse.weight, self)  # type: ignore[no-untyped-call]
         return result
+
+    def smoothing(
+        self, features: Float[Tensor, "batch feature"], target: Int[Tensor, " batch"], ignore_index: int = -100
+    ) -> Float[Tensor, " batch"]:
+        """Log p of the fine label less the mean of log p over all fine labels, the same in all processes.
+
+        A share of it, added to the loss, spreads that share of the target over all labels.
+
+        Args:
+            features: those of all samples, the same in all processes.
+            target: the fine label of each sample.
+            ignore_index: marks what was not observed; such a sample has 0.
+        """
+        # Log p is the joint score less a number of the sample, which cancels: sums of scores are enough.
+        layout, known = self.rows.layout, target != ignore_index
+        features = features.to(self.fine.weight.dtype)
+        coarse = _sum_gradients(self._coarse_scores(features), self.exchange, self._shared)
+        groups = layout.group_scores(coarse)[0] if layout.kinds else None
+        place = self._place[target.masked_fill(~known, 0)]
+        own, place = place >= 0, place.clamp_min(0)
+        inside = _sum_gradients(features, self.exchange)
+        at_target = (inside * self.fine.weight[place]).sum(dim=1)
+        mean = inside @ (self.fine.weight.sum(dim=0) / len(self.graph))
+        if self.fine.bias is not None:
+            at_target, mean = at_target + self.fine.bias[place], mean + self.fine.bias.sum() / len(self.graph)
+        if groups is not None:
+            for column in layout.group_columns:
+                at_target = at_target + groups.gather(1, column[place].unsqueeze(1)).squeeze(1)
+                counts = torch.bincount(column, minlength=layout.group_count).to(groups) / len(self.graph)
+                mean = mean + groups @ counts
+        found: Tensor = _SumValues.apply(torch.where(own, at_target, 0.0) - mean, self.exchange)  # type: ignore[no-untyped-call]
+        return torch.where(known, found, 0.0)
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameters with their learning rates for an optimizer; see `BipartiteHead.parameter_groups`."""
+        return [{"params": list(self.parameters()), "lr": lr / (len(self.graph.kinds) + 1)}]
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -196,8 +281,8 @@ class ShardedHead(nn.Module):
         """The most probable fine labels of all processes, the same in each.
 
         Args:
-            features: those of some samples.
-            count: how many labels.
+            features: the features of some samples.
+            count: the number of labels.
         """
         sums, log_total = self._exponentials(features)
         own = min(count, len(sums.values))
@@ -217,25 +302,39 @@ class ShardedHead(nn.Module):
         """The log probabilities of the labels of a kind, the same in all processes, in float64.
 
         Args:
-            features: those of some samples.
-            kind: the kind.
+            features: the features of some samples.
+            kind: the name of the kind.
         """
-        tensors = graph_tensors(self.graph).kind(kind)
+        return self.all_kind_log_probs(features, (kind,))[kind]
+
+    def all_kind_log_probs(
+        self, features: Float[Tensor, "batch feature"], kinds: Sequence[str]
+    ) -> dict[str, Float[Tensor, "batch label"]]:
+        """The same for several kinds.
+
+        Args:
+            features: those of some samples.
+            kinds: the kinds.
+        """
         sums, log_total = self._exponentials(features)
         groups = self.rows.to_groups(sums.values).double()
         layout, mixing = self.rows.layout, sums.mixing
         if mixing is not None:
             groups.index_add_(0, layout.edge_column, groups[layout.edge_row] * mixing.t().exp())
         shift = (sums.reference.double() - log_total).exp()
-        columns = self._column[tensors.columns]
-        found = torch.zeros(tensors.label_count, len(features), dtype=torch.float64)
-        own = columns >= 0
-        found[own] = groups[columns[own]] * shift
-        self.exchange.sum([found])
-        return found.log().t()
+        found = {}
+        for kind in kinds:
+            tensors = graph_tensors(self.graph).kind(kind)
+            columns = self._column[tensors.columns]
+            probs = torch.zeros(tensors.label_count, len(features), dtype=torch.float64)
+            own = columns >= 0
+            probs[own] = groups[columns[own]] * shift
+            self.exchange.sum([probs])
+            found[kind] = probs.log().t()
+        return found
 
     def _exponentials(self, features: Float[Tensor, "batch feature"]) -> tuple[LabelSums, Float[Tensor, " batch"]]:
-        """The exponentials of the joint scores of own labels, and the log of the sum of all."""
+        """The exponentials of the joint scores of this process, and the log of the sum over all labels."""
         self._check(features)
         batch, layout = len(features), self.rows.layout
         targets = Targets(torch.zeros(batch, dtype=torch.int64), torch.zeros(batch, 0, dtype=torch.int64), None, [])
@@ -254,7 +353,7 @@ class ShardedHead(nn.Module):
         return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
 
     def _own_targets(self, targets: Targets) -> Targets:
-        """The targets as this process counts labels; -1 for those that it does not hold."""
+        """The targets as indices into the labels of this process; -1 for labels of other processes."""
         return targets._replace(fine=self._place[targets.fine], column=self._column[targets.column])
 
     def _check(self, features: Tensor) -> None:
@@ -263,16 +362,64 @@ class ShardedHead(nn.Module):
 
 
 class _Undrawn(nn.Linear):
-    """A layer whose values are set by others."""
+    """A layer that does not initialise its parameters; the caller does."""
 
     def reset_parameters(self) -> None:
         """Do nothing."""
 
 
-class _CoarseRows(torch.autograd.Function):
-    """Coarse scores with labels as rows. The gradient of the features through rows that one process holds is summed.
+class _SumValues(torch.autograd.Function):
+    """Numbers summed over all processes; the gradient of the sum is that of each part."""
 
-    That of copies is the same in all processes already, since the gradients of their scores are.
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, exchange: Exchange) -> Tensor:
+        total = values.clone()
+        exchange.sum([total])
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0], None
+
+
+class _SumGradients(torch.autograd.Function):
+    """A matrix that all processes have; its gradient, to which each adds a part, is summed in some columns."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, exchange: Exchange, columns: tuple[slice, ...]) -> Tensor:
+        ctx.exchange, ctx.columns = exchange, columns
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        grad = grads[0].clone()
+        ctx.exchange.sum([grad[:, columns] for columns in ctx.columns])
+        return grad, None, None
+
+
+def _sum_gradients(
+    values: Float[Tensor, "batch _"], exchange: Exchange, columns: tuple[slice, ...] = (slice(None),)
+) -> Float[Tensor, "batch _"]:
+    result: Tensor = _SumGradients.apply(values, exchange, columns)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _refuse_doubt(head: BipartiteHead) -> None:
+    if head.doubt:
+        raise InputError("a head whose labels are shared out knows no doubt; set the doubt of the head to 0")
+
+
+def _parts(count: int, like: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Where parts of so many rows start, and room for each."""
+    for start in range(0, count, _ROWS_AT_ONCE):
+        yield start, like.new_empty(min(_ROWS_AT_ONCE, count - start), *like.shape[1:])
+
+
+class _CoarseRows(torch.autograd.Function):
+    """Coarse scores with labels as rows.
+
+    The gradient of the features through rows of one process is summed over processes. The gradient through copies is
+    already the same in all processes, since the gradients of their scores are.
     """
 
     @staticmethod
@@ -295,7 +442,7 @@ class _CoarseRows(torch.autograd.Function):
 
 
 class _SharedPrior(torch.autograd.Function):
-    """The prior over the edges of one process, summed over all."""
+    """The prior over the edges of each process, summed over all processes."""
 
     @staticmethod
     def forward(ctx: Any, fine: Tensor, coarse: Tensor, head: ShardedHead) -> Tensor:
@@ -316,7 +463,7 @@ class _SharedPrior(torch.autograd.Function):
 
 
 def _local_columns(graph: LabelGraph, shard: LabelShard) -> tuple[slice, ...]:
-    """The coarse columns of a process that no other one holds."""
+    """The coarse columns that only this process holds."""
     start = 0
     for name in graph.kinds:
         count = len(shard.labels) if name == shard.kind else len(graph.labels(name))
@@ -327,7 +474,7 @@ def _local_columns(graph: LabelGraph, shard: LabelShard) -> tuple[slice, ...]:
 
 
 def _shared_columns(graph: LabelGraph, shard: LabelShard) -> tuple[slice, ...]:
-    """The coarse columns of a process that all hold."""
+    """The coarse columns that all processes hold."""
     count = len(shard.coarse(graph))
     local = _local_columns(graph, shard)
     if not local:

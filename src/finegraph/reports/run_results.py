@@ -1,4 +1,8 @@
-"""The input of a report: the files of one evaluation of a run, and nothing else.
+"""The input of a report: the files of one evaluation of a run, what was learnt about its graph, and nothing else.
+
+    RUN/evaluations/NAME/        see workflows/evaluation/report_details.py
+        structure.json           what was suggested, learnt and accepted, and the tree of fine labels
+        structure.safetensors    small pictures of the photos that it names
 
 No photo is opened, no model is loaded and no photo list is read again, so a report can be made where only the run
 folder is. Cost: reading a few arrays and the small pictures.
@@ -23,12 +27,13 @@ from finegraph.errors import InputError, RunFolderError, near_paths, unknown_nam
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
-from finegraph.reports.structure_results import read_structure, read_structure_pictures
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import Start, read_starts
 
 DETAILS_FORMAT, DETAILS_VERSION = "finegraph.evaluation.details", 1
 Array = NDArray[Any]
+STRUCTURE, STRUCTURE_PICTURES = "structure.json", "structure.safetensors"
+STRUCTURE_FORMAT = {"format": "finegraph.structure", "version": 1}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -265,3 +270,26 @@ def _settings(run: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise RunFolderError(f"{run / 'config.toml'}: expected the settings of this run as TOML: {error}") from None
+
+
+def read_structure(run: Path) -> dict[str, Any] | None:
+    """What was learnt about the graph of a run; None if nothing was, or it cannot be read any more."""
+    try:
+        content = json.loads((run / STRUCTURE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    good = isinstance(content, dict) and all(content.get(name) == value for name, value in STRUCTURE_FORMAT.items())
+    return content if good else None
+
+
+def read_structure_pictures(run: Path, structure: Mapping[str, Any]) -> dict[str, bytes]:
+    """The small pictures of what was learnt, by the paths of the photos; none if they cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        found = unpack_photos(load((run / STRUCTURE_PICTURES).read_bytes()))
+    except (OSError, SafetensorError, ValueError, KeyError):
+        return {}
+    paths = structure.get("pictures", [])
+    return {paths[number]: picture for number, picture in found.items() if number < len(paths)}

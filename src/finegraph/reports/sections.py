@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
+from finegraph.evaluation.metrics import Calibration
 from finegraph.evaluation.number_metrics import NumberMetrics
 from finegraph.graph.kind_worth import kind_worth
 from finegraph.reports.comparison import Metric, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.page.cards import example_card
-from finegraph.reports.page.page_data import short_names
-from finegraph.reports.page.page_pictures import data_address
+from finegraph.reports.page.page_data import data_address, short_names
 from finegraph.reports.page.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
 from finegraph.reports.page.svg_charts import signed as signed_text
 from finegraph.reports.run_results import RunResults
-from finegraph.reports.words import apart
+from finegraph.reports.summary import apart
 from finegraph.training.records.starts import Start
 
 MAX_NAMED = 30

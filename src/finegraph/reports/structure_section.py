@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from finegraph.reports.page.page_pictures import data_address
+from finegraph.reports.page.page_data import data_address
 from finegraph.reports.page.svg_charts import signed
 
 _MAX_CELLS, _MAX_LABELS, _MAX_MOVES = 40, 8, 60

@@ -30,7 +30,7 @@ from finegraph.reports.study_results import (
     amount_words,
     amounts,
 )
-from finegraph.reports.words import listed
+from finegraph.reports.summary import listed
 
 MAX_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""

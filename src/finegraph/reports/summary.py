@@ -11,6 +11,8 @@
                    a factor that all classes share
 
 Each sentence stands also if there is nothing to say, and then says so. Cost: linear in the photos.
+
+Numbers and names have the same form in all sentences of a report.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from finegraph.reports.comparison import compare, kind_shares
 from finegraph.reports.page.page_data import short_names
 from finegraph.reports.page.svg_charts import signed
 from finegraph.reports.run_results import RunResults
-from finegraph.reports.words import apart, counted, listed, percent, percent_with_range
 
 MAX_NAMED = 3
 """How many classes a sentence names."""
+_ISOLATE, _END = "\u2068", "\u2069"
 
 
 @dataclass(frozen=True)
@@ -239,3 +241,43 @@ def _mistakes(run: RunResults, known: NDArray[np.bool_]) -> NDArray[np.int64]:
     wrong, size = known & ~run.right, len(run.graph)
     true_counts, taken = (np.bincount(run.arrays[name][wrong], minlength=size) for name in ("fine", "predicted"))
     return (true_counts + taken).astype(np.int64)
+
+
+def apart(name: str) -> str:
+    """A name whose direction of writing does not reach beyond it."""
+    return f"{_ISOLATE}{name}{_END}"
+
+
+def without_marks(text: str) -> str:
+    """A sentence without the marks around its names, for files and terminals."""
+    return text.replace(_ISOLATE, "").replace(_END, "")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a list in a sentence.
+
+    Example:
+        >>> listed(["a", "b", "c"])
+        'a, b and c'
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    Example:
+        >>> percent(0.8412)
+        '84.1 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def percent_with_range(interval: Interval) -> str:
+    """A share in percent, with its interval in brackets."""
+    return f"{percent(interval.mean)} ({100 * interval.low:.1f} to {percent(interval.high)})"

@@ -1,16 +1,23 @@
-"""From photos to the entries of an index: vectors, and the predictions of the model.
+"""From photos to the entries of an index: vectors, predictions, and the fingerprint of the model that makes them.
 
 Queries are a few photos, in any form. Photos to be stored are many, in files; their features may be stored already.
+
+The fingerprint is of everything that features and answers depend on: the network with its weights, how photos are cut
+and scaled for it, the head and the label graph. The temperature and the rule for unknown photos are no part of it: they
+say how sure an answer is, not which photos are near.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from finegraph.data.samples import Sample
 from finegraph.errors import InputError
@@ -21,11 +28,15 @@ from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.answering.predictions import probabilities
 from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName
+from finegraph.model.features.keys import features_key
 from finegraph.model.features.photos import Photo, is_one_photo, photo_inputs
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.search.index_state import ModelEntry
 from finegraph.search.nearest import Vectors
 from finegraph.search.projection import project
 from finegraph.search.segments import GUESSES, NONE, Columns
+
+_DIGEST_SIZE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +152,28 @@ def _seen(samples: list[Sample], graph: LabelGraph) -> dict[str, NDArray[np.int3
                 [number_of.get(sample.kinds.get(kind, ""), NONE) for sample in samples], np.int32
             )
     return labels_by_kind
+
+
+def model_entry(model: PhotoClassifier, path: str | os.PathLike[str] = "") -> ModelEntry:
+    """The name and the fingerprint of a model.
+
+    Args:
+        model: the model.
+        path: where it is.
+    """
+    network = model.network
+    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    digest.update(network.graph.digest.encode())
+    design = network.design
+    # Written out rather than by `repr`: a new field of the design must not make indexes of old models look foreign.
+    text = f"network={design.network!r}, head={design.head!r}, coarse_network={design.coarse_network!r}"
+    digest.update(f"NetworkDesign({text}) box={model.views.box}\n".encode())
+    for backbone in (network.backbone, network.coarse_backbone):
+        if backbone is not None:
+            digest.update(features_key(backbone, model.views, "centre").encode())
+    scaling = {} if network.scaling is None else network.scaling.state_dict(prefix="scaling.")
+    for name, value in {**scaling, **network.head.state_dict()}.items():
+        if isinstance(value, Tensor):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+            digest.update(np.ascontiguousarray(value.detach().cpu().double().numpy()).data)
+    return ModelEntry(path=os.path.abspath(path) if path else "", network=design.network, digest=digest.hexdigest())

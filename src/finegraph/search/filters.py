@@ -16,6 +16,7 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
+from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
 from finegraph.inference.numbers.known_values import interval_of
 from finegraph.search.photo_table import Table
@@ -89,12 +90,8 @@ def _passes_condition(
     table: Table, fine: NDArray[np.int32], name: str, condition: object, positive: bool
 ) -> NDArray[np.bool_]:
     """Which photos have, or surely do not have, a value that fulfils a condition: the value of their fine label."""
-    if isinstance(condition, AbstractSet | list | tuple) and all(isinstance(label, str) for label in condition):
-        if len(condition) != 1:
-            raise InputError(f"the filter on {name!r}: expected one condition, such as '<= 15', got {len(condition)}")
-        (condition,) = condition
     number = table.graph.number(name)
-    low, high = interval_of(number, condition)
+    low, high = wanted_interval(table.graph, name, condition)
     values, _ = number.standardised
     inside = np.append(number.known & (values >= low) & (values <= high), False)
     known = np.append(number.known, False)
@@ -125,18 +122,52 @@ def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int],
     return has if positive else known & ~has
 
 
-def _numbers(table: Table, kind: str, labels: object) -> set[int]:
-    """The numbers of the labels that a filter names."""
+def wanted_interval(graph: LabelGraph, name: str, condition: object) -> tuple[float, float]:
+    """The values that a filter on a number lets pass, from and to, on the inner scale.
+
+    Raises:
+        InputError: several conditions, or something that is none.
+    """
+    if isinstance(condition, AbstractSet | list | tuple) and all(isinstance(label, str) for label in condition):
+        if len(condition) != 1:
+            raise InputError(f"the filter on {name!r}: expected one condition, such as '<= 15', got {len(condition)}")
+        (condition,) = condition
+    return interval_of(graph.number(name), condition)
+
+
+def wanted_labels(kind: str, labels: object) -> list[str | bool]:
+    """The labels that a filter names.
+
+    Raises:
+        InputError: something that is no label.
+    """
     given = labels if isinstance(labels, AbstractSet | tuple | list) else [labels]
     several = [label for label in given if isinstance(label, str | bool)]
     if not several or len(several) < len(given):
         raise InputError(f"the filter on {kind!r}: expected a label or a set of labels, got {labels!r}")
-    if kind == FINE:
-        number_of = {name: number for number, name in enumerate(table.names)}
-        for label in several:
-            if label not in number_of:
-                raise unknown_name("fine label", label, table.names)
-        return {number_of[label] for label in several if isinstance(label, str)}
-    if kind not in table.graph.kinds:
-        raise unknown_name("kind", kind, (*table.graph.kinds, FINE))
-    return {table.graph.label_index(kind, label) for label in several}
+    return several
+
+
+def label_numbers(graph: LabelGraph, kind: str, labels: object) -> set[int]:
+    """The numbers of the labels of a kind that a filter names.
+
+    Raises:
+        UnknownNameError: a kind or a label that the graph does not have.
+        InputError: something that is no label.
+    """
+    several = wanted_labels(kind, labels)
+    if kind not in graph.kinds:
+        raise unknown_name("kind", kind, (*graph.kinds, FINE))
+    return {graph.label_index(kind, label) for label in several}
+
+
+def _numbers(table: Table, kind: str, labels: object) -> set[int]:
+    """The numbers of the labels that a filter names."""
+    if kind != FINE:
+        return label_numbers(table.graph, kind, labels)
+    several = wanted_labels(kind, labels)
+    number_of = {name: number for number, name in enumerate(table.names)}
+    for label in several:
+        if label not in number_of:
+            raise unknown_name("fine label", label, table.names)
+    return {number_of[label] for label in several if isinstance(label, str)}

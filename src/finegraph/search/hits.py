@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from finegraph.search.conditions import Factors
 from finegraph.search.nearest import Mask, Nearest, Vectors, widened
-from finegraph.search.photo_table import Table
+from finegraph.search.photo_table import Table, kinds_of, values_of
 from finegraph.search.segments import NONE
 
 MIN_SHARE = 0.01
 """Photos whose probability is a smaller share of the largest one are not considered."""
 MAX_WEIGHED = 50_000
 """Of more photos than this that may meet a condition, the nearest are weighed."""
-_FIRST, _GROWTH = 4, 4
+FIRST, GROWTH = 4, 4
 """How many times the wanted number is looked at first, and how fast that grows, if some are passed over."""
 
 
@@ -81,8 +81,8 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
         path=table.path(photo),
         label=None if label == NONE else table.names[label],
         guess=table.names[guess] if label == NONE and guess != NONE else None,
-        kinds=table.kinds_of(photo, label),
-        values=table.values_of(label if label != NONE else guess),
+        kinds=kinds_of(table.graph, table.seen_on(photo), label),
+        values=values_of(table.graph, label if label != NONE else guess),
     )
 
 
@@ -135,13 +135,13 @@ def _by_similarity(
 ) -> Iterator[Ranked]:
     """The nearest photos, then more and more of them."""
     possible = nearest.count if only is None else int(np.count_nonzero(only))
-    wanted = count if per_label is None else _FIRST * count
+    wanted = count if per_label is None else FIRST * count
     while True:
         scores, photos = nearest.search(query, wanted, only)
         yield Ranked(photos[0], scores[0], scores[0], None)
         if wanted >= possible or per_label is None:
             return
-        wanted *= _GROWTH
+        wanted *= GROWTH
 
 
 def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Mask | None, factors: Factors) -> Ranked:

@@ -1,4 +1,4 @@
-"""The state of an index: one small file, replaced in one step.
+"""The state of an index, one small file that is replaced in one step, and the files that it names.
 
     INDEX/index.json                 this: the model, the settings, the files with their checksums, what was removed
           graph.json                 the label graph of the model
@@ -6,14 +6,23 @@
           projection-*.safetensors   the projection to fewer dimensions, if there is one
           lists-*.safetensors        what the approximate search needs, if it is used
 
+If another engine holds the photos (`milvus_photos.py`), there are no segments and lists: the state names the server and
+the collection there instead.
+
 Whatever changes an index writes new files first and then replaces `index.json`; that is the moment at which the change
 has happened. Files that the state does not name are what is left of a process that died, and the next writer removes
 them. Photos that are removed stay in their segment and are marked here, one bit each.
+
+All other files appear whole or not at all and never change. Their sizes and SHA-256 stand in the state and are checked
+when a file is opened. Arrays are views of the mapped file: only the parts that are used take memory. Cost: one read of
+a file to check it.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+import mmap
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -21,19 +30,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Shaped
 from numpy.typing import NDArray
+from safetensors.numpy import save
 
 from finegraph._version import __version__
 from finegraph.errors import IndexFolderError, near_paths
-from finegraph.files.checked_file import FileEntry
+from finegraph.files import tensor_frame
+from finegraph.files.checked_file import FileEntry, damage_of, map_file, write_checked
 from finegraph.files.durable import reason_of, write_over
 from finegraph.files.sealed_json import seal, unseal
-from finegraph.search.index_files import AGAIN
 
 STATE, GRAPH = "index.json", "graph.json"
-FORMAT, VERSION = "finegraph.index", 1
+FORMAT, VERSION, VERSION_OF_ENGINES = "finegraph.index", 1, 2
 METHODS = ("auto", "exact", "approximate")
+ENDING = ".safetensors"
+AGAIN = "copy the index again from where it was made, or make it again"
+"""What to do about a damaged index."""
+Arrays = dict[str, Shaped[NDArray[Any], " ..."]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +84,29 @@ class ListsEntry:
     probes: int
     recall: float
     photos: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineEntry:
+    """Where another engine holds the photos of an index.
+
+    Attributes:
+        name: of the engine, "milvus".
+        uri: the address of its server, or the file of an embedded one.
+        collection: the name of the photos there.
+        lists: into how many lists each part of the collection is divided; 0 if the search is exact.
+        probes: how many of them a search looks through.
+        recall: the share of the ten nearest photos that it then finds; None if the search is exact.
+        photos: how many photos there were when that was measured.
+    """
+
+    name: str
+    uri: str
+    collection: str
+    lists: int = 0
+    probes: int = 0
+    recall: float | None = None
+    photos: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +155,7 @@ class IndexState:
         segments: the photos.
         roots: the folders that photos were named by, which links must not lead out of where others see the photos;
             older indexes have none.
+        engine: where the photos are if not in segments.
     """
 
     generation: int = 0
@@ -131,10 +169,11 @@ class IndexState:
     lists: ListsEntry | None = None
     segments: tuple[SegmentEntry, ...] = ()
     roots: tuple[str, ...] = ()
+    engine: EngineEntry | None = None
 
     @property
     def photos(self) -> int:
-        """How many photos there are, without the removed ones."""
+        """How many photos there are in segments, without the removed ones."""
         return sum(int(segment.live.sum()) for segment in self.segments)
 
     @property
@@ -162,12 +201,15 @@ class IndexState:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("model", "graph", "projection", "lists"):
+        for name in ("model", "graph", "projection", "lists", "engine"):
             plain[name] = None if plain[name] is None else asdict(plain[name])
+        if self.engine is None:
+            del plain["engine"]  # so that earlier versions read it
         plain["segments"] = [segment.to_dict() for segment in self.segments]
         plain["roots"] = list(self.roots)
         plain["way"] = plain.pop("method")  # its name in the file, which stays
-        return {"format": FORMAT, "version": VERSION, "finegraph": __version__, **plain}
+        version = VERSION if self.engine is None else VERSION_OF_ENGINES
+        return {"format": FORMAT, "version": version, "finegraph": __version__, **plain}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> IndexState:
@@ -181,6 +223,8 @@ class IndexState:
                 values[name] = kind(**{**values[name], "file": FileEntry(**values[name]["file"])})
         values["segments"] = tuple(SegmentEntry.from_dict(one) for one in values["segments"])
         values["roots"] = tuple(values.get("roots", ()))
+        if values.get("engine") is not None:
+            values["engine"] = EngineEntry(**values["engine"])
         return cls(**values)
 
 
@@ -203,10 +247,11 @@ def read_state(folder: Path) -> IndexState:
         raise IndexFolderError(f"{path}: the file is damaged ({error}); {AGAIN}") from error
     if content.get("format") != FORMAT:
         raise IndexFolderError(f"{path}: expected the format {FORMAT!r}, got {content.get('format')!r}")
-    if content.get("version") != VERSION:
+    if content.get("version") not in (VERSION, VERSION_OF_ENGINES):
         raise IndexFolderError(
             f"{path}: made by finegraph {content.get('finegraph')!r} in version {content.get('version')!r} of the "
-            f"format; this finegraph reads version {VERSION}; use that one, or make the index again"
+            f"format; this finegraph reads versions {VERSION} and {VERSION_OF_ENGINES}; use that one, or make the "
+            "index again"
         )
     return IndexState.from_dict(content)
 
@@ -225,3 +270,36 @@ def _near(folder: Path) -> str:
     if not folder.exists():
         return f", got nothing: there is no such folder{near_paths(folder)}"
     return ", got another folder" if folder.is_dir() else ", got a file"
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, Shaped[NDArray[Any], " ..."]], about: Mapping[str, object]
+) -> FileEntry:
+    """Write arrays and a few facts, as JSON data, to a new file."""
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return write_checked(path, save(whole, {"about": json.dumps(dict(about))}))
+
+
+def read_bytes(folder: Path, entry: FileEntry) -> mmap.mmap | bytes:
+    """The bytes of a file, mapped and checked.
+
+    Raises:
+        IndexFolderError: it is damaged or cannot be read.
+        FileNotFoundError: it is not there.
+    """
+    path = folder / entry.name
+    try:
+        data = map_file(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise IndexFolderError(f"{path}: the file cannot be read: {reason_of(error)}; check its rights") from error
+    if damage := damage_of(data, size=entry.bytes, sha256=entry.sha256):
+        raise IndexFolderError(f"{path}: {damage}; {AGAIN}")
+    return data
+
+
+def read_arrays(folder: Path, entry: FileEntry) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the facts of a file, after its checksum was found right."""
+    arrays, texts = tensor_frame.read_arrays(read_bytes(folder, entry))
+    return arrays, json.loads(texts["about"])

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -29,22 +29,24 @@ from finegraph.files.durable import is_temporary, make_folder, reason_of, remove
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.search.index_files import ENDING, write_arrays
 from finegraph.search.index_state import (
+    ENDING,
     GRAPH,
     METHODS,
     STATE,
+    EngineEntry,
     IndexState,
     ListsEntry,
     ModelEntry,
     ProjectionEntry,
     SegmentEntry,
     read_state,
+    write_arrays,
     write_state,
 )
 from finegraph.search.inverted_lists import MAX_EXACT, make_lists
 from finegraph.search.nearest import Vectors
-from finegraph.search.segments import Columns, Segment, join, write_segment
+from finegraph.search.segments import NONE, Columns, Segment, join, write_segment
 
 MERGED_ROWS = 65536
 """How many photos a merged segment holds at most."""
@@ -56,10 +58,35 @@ Identity = tuple[str, Box | None]
 
 
 class Place(NamedTuple):
-    """Where a photo is: the file of its segment, and its row there."""
+    """Where a photo is: the file of its segment, and its row there; in another engine, its id there and 0."""
 
     segment: str
     row: int
+
+
+class Stored(NamedTuple):
+    """A photo as the index has it.
+
+    Attributes:
+        path: where it is.
+        box: the part of it that is looked at; None for all.
+        place: where it is in the index.
+        key: the fingerprint of its content.
+        label: its fine label, None if it is not known.
+        kinds: the number of the label that was seen on it, by kind.
+    """
+
+    path: str
+    box: Box | None
+    place: Place
+    key: bytes
+    label: str | None
+    kinds: dict[str, int]
+
+    @property
+    def identity(self) -> Identity:
+        """What it is known by."""
+        return self.path, self.box
 
 
 class IndexWriter:
@@ -96,7 +123,8 @@ class IndexWriter:
         graph: LabelGraph,
         feature_size: int,
         method: str = "auto",
-    ) -> IndexWriter:
+        engine: EngineEntry | None = None,
+    ) -> Self:
         """Make an index without photos.
 
         Args:
@@ -105,6 +133,7 @@ class IndexWriter:
             graph: its label graph.
             feature_size: the size of its feature.
             method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
+            engine: what holds the photos; None for the files of the index.
 
         Raises:
             IndexFolderError: something is there already, or it cannot be written.
@@ -112,7 +141,7 @@ class IndexWriter:
         if method not in METHODS:
             raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
         path = Path(folder)
-        with _written(path):
+        with written(path):
             make_folder(path)
             with _lock(path):
                 _refuse_taken(path)
@@ -123,7 +152,12 @@ class IndexWriter:
                 write_state(
                     path,
                     IndexState(
-                        model=model, graph=entry, feature_size=feature_size, dimensions=feature_size, method=method
+                        model=model,
+                        graph=entry,
+                        feature_size=feature_size,
+                        dimensions=feature_size,
+                        method=method,
+                        engine=engine,
                     ),
                 )
         return cls(path)
@@ -132,7 +166,7 @@ class IndexWriter:
         """Let other processes change the index."""
         self._lock.release()
 
-    def __enter__(self) -> IndexWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -173,6 +207,38 @@ class IndexWriter:
             for row in segment.live.tolist()
         }
 
+    def stored(self, identities: Sequence[Identity]) -> dict[Identity, Stored]:
+        """Those of some photos that are there."""
+        places = self.places()
+        return {
+            identity: stored_in(self.segment(places[identity]), places[identity].row)
+            for identity in dict.fromkeys(identities)
+            if identity in places
+        }
+
+    def listed(self, labels: Sequence[str] | None = None, path: str | None = None) -> Iterator[Stored]:
+        """All photos; or those of some fine labels, or those at a path and below it.
+
+        Args:
+            labels: the fine labels; None for all, and for photos without one.
+            path: absolute; None for everywhere.
+        """
+        for segment in self.segments():
+            for row in segment.live.tolist():
+                if (labels is None or segment.label(row) in labels) and (
+                    path is None or is_at(segment.path(row), path)
+                ):
+                    yield stored_in(segment, row)
+
+    def labels(self) -> list[str]:
+        """The fine labels that photos have, sorted."""
+        return sorted({name for segment in self.segments() for name in segment.names})
+
+    @property
+    def photos(self) -> int:
+        """How many photos there are."""
+        return self.state.photos
+
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def set_projection(self, directions: Float[Vectors, "feature axis"], recall: float) -> None:
@@ -184,17 +250,17 @@ class IndexWriter:
         """
         if self.state.segments or self.state.projection is not None:
             raise InputError("a projection is chosen before the first photo is stored, and stays")
-        with _written(self.folder):
+        with written(self.folder):
             file = write_arrays(self._new("projection"), {"directions": directions.astype("<f4")}, {})
             entry = ProjectionEntry(file=file, recall=recall)
-            self._commit(projection=entry, dimensions=int(directions.shape[1]))
+            self.commit(projection=entry, dimensions=int(directions.shape[1]))
 
     def add_roots(self, roots: Sequence[str]) -> None:
         """Note the folders that photos are named by; see `IndexState`."""
         new = [root for root in dict.fromkeys(roots) if root not in self.state.roots]
         if new:
-            with _written(self.folder):
-                self._commit(roots=(*self.state.roots, *new))
+            with written(self.folder):
+                self.commit(roots=(*self.state.roots, *new))
 
     def add(self, columns: Columns, instead_of: Sequence[Place] = ()) -> None:
         """Store photos, and remove others in the same step.
@@ -206,33 +272,33 @@ class IndexWriter:
         if columns.vectors.shape[1:] != (self.state.dimensions,):
             raise InputError(f"expected vectors of {self.state.dimensions} numbers, got {columns.vectors.shape[1:]}")
         marked = _marked(self.state.segments, instead_of)
-        with _written(self.folder):
-            self._commit(segments=(*marked, write_segment(self._new("segment"), columns)))
+        with written(self.folder):
+            self.commit(segments=(*marked, write_segment(self._new("segment"), columns)))
 
     def remove(self, places: Sequence[Place]) -> None:
         """Remove photos."""
         if places:
-            with _written(self.folder):
-                self._commit(segments=_marked(self.state.segments, places))
+            with written(self.folder):
+                self.commit(segments=_marked(self.state.segments, places))
 
     def finish(self) -> None:
         """All photos are in: say so, merge small segments, and make lists if the search is to be approximate."""
         small = len(self.state.segments) > _FEW + 2 * (self.state.photos // MERGED_ROWS)
         if small or self.state.removed > self.state.photos:
             self.compact()
-        elif self._wants_lists() and self.state.lists is None:
-            with _written(self.folder):
-                self._commit(lists=self._make_lists(self.state.segments))
+        elif self.wants_lists() and self.state.lists is None:
+            with written(self.folder):
+                self.commit(lists=self._make_lists(self.state.segments))
         if not self.state.complete:
-            with _written(self.folder):
-                self._commit(complete=True)
+            with written(self.folder):
+                self.commit(complete=True)
 
     def compact(self) -> None:
         """Write the photos that are there to as few segments as possible, and make new lists of them."""
-        with _written(self.folder):
+        with written(self.folder):
             segments = tuple(write_segment(self._new("segment"), columns) for columns in self._merged())
-            lists = self._make_lists(segments) if self._wants_lists() else None
-            self._commit(segments=segments, lists=lists)
+            lists = self._make_lists(segments) if self.wants_lists() else None
+            self.commit(segments=segments, lists=lists)
 
     def _merged(self) -> Iterator[Columns]:
         """The photos that are there, in parts of the size of a merged segment."""
@@ -250,8 +316,9 @@ class IndexWriter:
         if waiting:
             yield join(waiting)
 
-    def _wants_lists(self) -> bool:
-        count = self.state.photos
+    def wants_lists(self) -> bool:
+        """Whether the search is to be approximate, with so many photos."""
+        count = self.photos
         return count > 0 and (self.state.method == "approximate" or (self.state.method == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
@@ -273,7 +340,7 @@ class IndexWriter:
         """A name for a new file."""
         return self.folder / f"{noun}-{secrets.token_hex(8)}{ENDING}"
 
-    def _commit(self, **changes: Any) -> None:
+    def commit(self, **changes: Any) -> None:
         """Replace this state by the next one, then remove files that are no longer needed."""
         state = self.state.next(**changes)
         write_state(self.folder, state)
@@ -289,6 +356,19 @@ class IndexWriter:
                 if entry.name.startswith(_OWN) and entry.name.endswith(ENDING) and entry.name not in named:
                     os.unlink(entry.path)
         self._segments = {name: segment for name, segment in self._segments.items() if name in named}
+
+
+def stored_in(segment: Segment, row: int) -> Stored:
+    """A photo of a segment."""
+    seen = {kind: int(segment.arrays[f"kind:{kind}"][row]) for kind in segment.kinds}
+    return Stored(
+        segment.path(row),
+        segment.box(row),
+        Place(segment.entry.file.name, row),
+        bytes(segment.arrays["keys"][row].tobytes()),
+        segment.label(row),
+        {kind: number for kind, number in seen.items() if number != NONE},
+    )
 
 
 def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[SegmentEntry, ...]:
@@ -309,6 +389,11 @@ def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[
     return tuple(entries)
 
 
+def is_at(photo: str, path: str) -> bool:
+    """Whether a photo is at a path, or in a folder of that name or below."""
+    return photo == path or photo.startswith(path.rstrip(os.sep) + os.sep)
+
+
 def _lock(folder: Path) -> FolderLock:
     """The lock of an index."""
     return FolderLock(folder, noun="index", purpose="writing", error=IndexFolderError)
@@ -326,7 +411,7 @@ def _refuse_taken(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _written(folder: Path) -> Iterator[None]:
+def written(folder: Path) -> Iterator[None]:
     """Say which index could not be written, and that it is as it was."""
     try:
         yield

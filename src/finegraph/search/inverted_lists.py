@@ -10,7 +10,7 @@ Cost for n vectors: about n^1.5 products of vectors; a minute for a million of 2
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,7 +26,8 @@ NEIGHBOURS = 10
 _ROUNDS = 10
 _SAMPLE = 64
 """The number of vectors per centre in the sample for k-means."""
-_QUERIES = 128
+QUERIES = 128
+"""The number of photos that searches are tried with."""
 _MIN_PROBES = 8
 """Fewer lists are not looked through: it would save nothing, and queries may be less like the photos than they are
 like each other."""
@@ -46,7 +47,7 @@ def make_lists(parts: Sequence[Float[NDArray[np.float16], "_ axis"]], seed: int 
     centres = _centres(_some(parts, min(count, _SAMPLE * number), random), number, seed)
     of_parts = [assign(centres, part) for part in parts]
     nearest = Nearest(parts, centres.shape[1], Lists(centres, 1, of_parts))
-    probes, recall = _choose(nearest, _some(parts, min(count, _QUERIES), random))
+    probes, recall = _choose(nearest, _some(parts, min(count, QUERIES), random))
     return Lists(centres, probes, of_parts), recall
 
 
@@ -90,10 +91,22 @@ def _choose(nearest: Nearest, queries: Vectors) -> tuple[int, float]:
     """How many lists to look through, and the recall of that. The query is a photo of the index and finds itself."""
     count = NEIGHBOURS + 1
     truth = nearest.search(queries, count, probes=nearest.lists)[0][:, 1:]
+    return grown_probes(
+        nearest.lists, lambda probes: recall_of(truth, nearest.search(queries, count, probes=probes)[0][:, 1:])
+    )
+
+
+def grown_probes(lists: int, recall_with: Callable[[int], float]) -> tuple[int, float]:
+    """How many lists are enough for the wanted recall, growing by half, and the recall of that.
+
+    Args:
+        lists: how many there are.
+        recall_with: measures the recall of looking through so many.
+    """
     probes, recall = 0, 0.0
-    while recall < WANTED_RECALL and probes < nearest.lists:
-        probes = min(max(_MIN_PROBES, probes * 3 // 2), nearest.lists)
-        recall = recall_of(truth, nearest.search(queries, count, probes=probes)[0][:, 1:])
+    while recall < WANTED_RECALL and probes < lists:
+        probes = min(max(_MIN_PROBES, probes * 3 // 2), lists)
+        recall = recall_with(probes)
     return probes, recall
 
 

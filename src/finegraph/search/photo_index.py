@@ -1,8 +1,8 @@
-"""An index that is open: vectors and labels in memory, ready to be searched.
+"""An index that is open, ready to be searched.
 
 It is a snapshot of the folder at the time of opening: changing an index (`index_writer.py`) does not affect open ones,
-and `is_current` tells when to open it again. Safe to search from several threads. Cost: opening reads and checks all
-files once.
+and `is_current` tells when to open it again. Photos that another engine holds (`milvus_photos.py`) are searched as they
+are there. Safe to search from several threads. Cost: opening reads and checks all files once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from finegraph.errors import IndexFolderError, InputError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
@@ -22,16 +22,14 @@ from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.conditions import Factors
-from finegraph.search.filters import Where, selection
-from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
-from finegraph.search.index_files import AGAIN, read_arrays, read_bytes
-from finegraph.search.index_state import STATE, IndexState, ModelEntry, read_state
-from finegraph.search.inverted_lists import assign
-from finegraph.search.model_fingerprint import model_entry
-from finegraph.search.nearest import Lists, Nearest, Vectors, load_faiss, unit_rows, widened
-from finegraph.search.photo_table import Table
+from finegraph.search.embeddings import model_entry
+from finegraph.search.filters import Where
+from finegraph.search.hits import Hit, StoredPhoto
+from finegraph.search.index_state import AGAIN, STATE, IndexState, ModelEntry, read_arrays, read_bytes, read_state
+from finegraph.search.milvus_photos import MilvusPhotos
+from finegraph.search.nearest import Vectors, load_faiss, unit_rows
+from finegraph.search.photo_engine import Ask, BuiltInPhotos, PhotoEngine
 from finegraph.search.projection import project
-from finegraph.search.segments import Segment
 
 _TRIES = 3
 
@@ -43,9 +41,9 @@ class Index:
         folder: where it is.
         state: what it consists of.
         graph: the label graph of the model that made it.
-        table: the labels of the photos.
         directions: the projection (feature, dimension); None if there is none.
         small: whether an approximate search holds small codes in memory.
+        engine: what holds the photos and finds them.
     """
 
     def __init__(self, folder: Path, state: IndexState, small: bool = False) -> None:
@@ -54,10 +52,11 @@ class Index:
         self._stamp: tuple[int, int, int] | None = None
         self.graph = read_graph(folder, state)
         self.directions = read_directions(folder, state)
-        segments = [Segment(folder, entry) for entry in state.segments]
-        self.table = Table(segments, self.graph)
-        parts = [segment.vectors for segment in segments]
-        self._nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts), small)
+        self.engine: PhotoEngine = (
+            BuiltInPhotos(folder, state, self.graph, small)
+            if state.engine is None
+            else MilvusPhotos(state.engine, state.dimensions, self.graph)
+        )
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, small: bool = False) -> Index:
@@ -70,13 +69,15 @@ class Index:
 
         Raises:
             IndexFolderError: there is none, it is damaged, or another version made it.
-            MissingExtraError: faiss is not installed.
+            SearchEngineError: the server that holds its photos cannot be reached.
+            MissingExtraError: what searches it is not installed.
         """
-        load_faiss()
         path = Path(folder)
         for _ in range(_TRIES):
             stamp = state_stamp(path)
             state = read_state(path)
+            if state.engine is None:
+                load_faiss()
             try:
                 index = cls(path, state, small)
                 index._stamp = stamp
@@ -88,7 +89,7 @@ class Index:
         raise IndexFolderError(f"{path}: the index changes all the time; try again when nothing writes to it")
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.engine)
 
     def __repr__(self) -> str:
         return f"Index({str(self.folder)!r}, {len(self)} photos, {self.state.dimensions} dimensions, {self.method})"
@@ -96,7 +97,7 @@ class Index:
     @property
     def method(self) -> str:
         """How it is searched: "exact" or "approximate"."""
-        return "approximate" if self._nearest.lists else "exact"
+        return self.engine.method
 
     @property
     def way(self) -> str:
@@ -171,19 +172,8 @@ class Index:
         queries = project(self._features(vectors), self.directions)
         if factors is not None and factors.shape != (len(queries), len(self.graph)):
             raise ShapeError(f"factors: expected shape {(len(queries), len(self.graph))}, got {factors.shape}")
-        only = selection(self.table, where, where_not, guessed)
-        return [
-            rank(
-                self.table,
-                self._nearest,
-                queries[row : row + 1],
-                count,
-                self._others(only, None if without is None else without[row]),
-                None if factors is None else factors[row],
-                per_label,
-            )
-            for row in range(len(queries))
-        ]
+        ask = Ask(count=count, where=where, where_not=where_not, per_label=per_label, guessed=guessed)
+        return self.engine.search(queries, ask, factors, without)
 
     def centroid(self, label: str) -> Float[Vectors, "1 axis"]:
         """The mean direction of the photos of a fine label, in the dimensions of the index; see `search_centroid`.
@@ -192,12 +182,12 @@ class Index:
             UnknownNameError: no such label.
             InputError: no photo of it.
         """
-        if label not in self.table.names:
-            raise unknown_name("fine label", label, self.table.names)
-        photos = np.flatnonzero(self.table.labels == self.table.names.index(label))
-        if not len(photos):
+        if not self.engine.has_label(label):
+            raise unknown_name("fine label", label, self.engine.names)
+        vectors = self.engine.vectors_of(label)
+        if not len(vectors):
             raise InputError(f"{label!r}: no photo of this fine label is in the index, so it cannot be searched for")
-        return unit_rows(widened(self.table.vectors(photos)).mean(axis=0, keepdims=True))
+        return unit_rows(vectors.mean(axis=0, keepdims=True))
 
     def search_label(
         self,
@@ -214,8 +204,9 @@ class Index:
 
         Its own photos are among them, the most typical first; filter by `where_not={"fine": label}` for others.
         """
-        only = selection(self.table, where, where_not, guessed)
-        return rank(self.table, self._nearest, self.centroid(label), count, only, factors, per_label)
+        ask = Ask(count=count, where=where, where_not=where_not, per_label=per_label, guessed=guessed)
+        rows = None if factors is None else factors[np.newaxis]
+        return self.engine.search(self.centroid(label), ask, rows, None)[0]
 
     def copies(self, keys: bytes | PhotoKeys) -> list[StoredPhoto]:
         """The photos of the index with the content of a photo, whatever part of it they are of.
@@ -223,8 +214,7 @@ class Index:
         Args:
             keys: its fingerprint, see `photo_key`; or those of any part of it.
         """
-        others = self._others(None, keys)
-        return [] if others is None else [stored_photo(self.table, photo) for photo in np.flatnonzero(~others).tolist()]
+        return self.engine.copies(keys)
 
     def _features(self, vectors: ArrayLike) -> Vectors:
         features = np.asarray(vectors, dtype=np.float32)
@@ -236,14 +226,6 @@ class Index:
         if not np.isfinite(features).all():
             raise InputError("vectors: expected finite numbers, got NaN or infinity")
         return features
-
-    def _others(self, only: NDArray[np.bool_] | None, keys: bytes | PhotoKeys | None) -> NDArray[np.bool_] | None:
-        """The photos that count, without those of a certain content."""
-        if keys is None:
-            return only
-        by_segment = [segment.has_other_content(keys) for segment in self.table.segments]
-        others = np.concatenate(by_segment) if by_segment else np.zeros(0, np.bool_)
-        return others if only is None else only & others
 
 
 def state_stamp(folder: Path) -> tuple[int, int, int] | None:
@@ -275,21 +257,6 @@ def read_directions(folder: Path, state: IndexState) -> Float[Vectors, "feature 
     if state.projection is None:
         return None
     return np.array(read_arrays(folder, state.projection.file)[0]["directions"])
-
-
-def _read_lists(
-    folder: Path, state: IndexState, segments: Sequence[Segment], parts: Sequence[NDArray[np.float16]]
-) -> Lists | None:
-    """The lists of an index; photos that came after they were made are put into them now."""
-    if state.lists is None:
-        return None
-    arrays, _ = read_arrays(folder, state.lists.file)
-    centres = np.array(arrays["centres"])
-    of_parts = [
-        arrays[segment.entry.file.name][segment.live] if segment.entry.file.name in arrays else assign(centres, part)
-        for segment, part in zip(segments, parts, strict=True)
-    ]
-    return Lists(centres, state.lists.probes, of_parts)
 
 
 def _name(model: ModelEntry) -> str:

@@ -7,7 +7,7 @@ and vectors stay in their files and are looked up where they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -80,26 +80,37 @@ class Table:
                 parts.append(segment.arrays["vectors"][segment.live[rows]])
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
 
-    def kinds_of(self, photo: int, fine: int) -> dict[str, tuple[str, ...]]:
-        """The labels of each kind: what was seen on the photo, else the parents of a fine label; unknown ones not."""
-        labels_by_kind: dict[str, tuple[str, ...]] = {}
-        for name in self.graph.kinds:
-            kind = self.graph.kind(name)
-            seen = int(self.seen[name][photo]) if name in self.seen else NONE
-            if seen != NONE:
-                labels_by_kind[name] = (kind.labels[seen],)
-            elif 0 <= fine < len(self.graph):
-                parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]].tolist()
-                if parents:
-                    labels_by_kind[name] = tuple(kind.labels[parent] for parent in parents)
-        return labels_by_kind
+    def seen_on(self, photo: int) -> dict[str, int]:
+        """The labels of kinds that were seen on a photo, by number."""
+        return {kind: int(labels[photo]) for kind, labels in self.seen.items() if labels[photo] != NONE}
 
-    def values_of(self, fine: int) -> dict[str, float]:
-        """The value of each number for a fine label; unknown ones are left out."""
-        if not 0 <= fine < len(self.graph):
-            return {}
-        numbers = [self.graph.number(name) for name in self.graph.numbers]
-        return {one.name: float(one.values[fine]) for one in numbers if one.known[fine]}
+
+def kinds_of(graph: LabelGraph, seen: Mapping[str, int], fine: int) -> dict[str, tuple[str, ...]]:
+    """The labels of each kind: what was seen on a photo, else the parents of its fine label; unknown ones not.
+
+    Args:
+        graph: the label graph.
+        seen: the number of the label that was seen, by kind.
+        fine: the number of the fine label; one that the graph does not have for none.
+    """
+    labels_by_kind: dict[str, tuple[str, ...]] = {}
+    for name in graph.kinds:
+        kind = graph.kind(name)
+        if name in seen:
+            labels_by_kind[name] = (kind.labels[seen[name]],)
+        elif 0 <= fine < len(graph):
+            parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]].tolist()
+            if parents:
+                labels_by_kind[name] = tuple(kind.labels[parent] for parent in parents)
+    return labels_by_kind
+
+
+def values_of(graph: LabelGraph, fine: int) -> dict[str, float]:
+    """The value of each number for a fine label; unknown ones are left out."""
+    if not 0 <= fine < len(graph):
+        return {}
+    numbers = [graph.number(name) for name in graph.numbers]
+    return {one.name: float(one.values[fine]) for one in numbers if one.known[fine]}
 
 
 def _seen(segment: Segment, kind: str) -> NDArray[np.int32]:

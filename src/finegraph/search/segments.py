@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
 from finegraph.model.features.keys import PhotoKeys
-from finegraph.search.index_files import Arrays, read_arrays, write_arrays
-from finegraph.search.index_state import SegmentEntry
+from finegraph.search.index_state import Arrays, SegmentEntry, read_arrays, write_arrays
 
 GUESSES = 5
 """How many predicted fine labels are kept of a photo without a label."""

@@ -11,6 +11,7 @@ Started by `torchrun`, which sets the variables that `joined_ranks` reads and en
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -163,9 +164,19 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
     if device.startswith("cuda"):
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"  # small things that must be agreed on are not on the GPU
+    _load_defaults()
     with _exchange():
         dist.init_process_group(backend, timeout=_TIMEOUT)
     try:
         yield Ranks(dist.get_rank(), size)
     finally:
         dist.destroy_process_group()
+
+
+def _load_defaults() -> None:
+    """Import what takes the group of all processes for a default argument, while there is no group yet.
+
+    Optimizers import it in their first step. Its functions would then hold the group for ever, `destroy_process_group`
+    could not end the threads of gloo, and one that lets a tensor go while the interpreter ends aborts the process.
+    """
+    importlib.import_module("torch.distributed.nn.functional")

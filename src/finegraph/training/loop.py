@@ -20,9 +20,8 @@ from finegraph.training.batches import batch_numbers, read_batches, steps_per_ep
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore
 from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
-from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
+from finegraph.training.optimizer import make_optimizer, optimizer_tensors, rate_factor, set_rates
 from finegraph.training.records.metric_log import MetricLog
-from finegraph.training.schedule import rate_factor
 from finegraph.training.step import Stepper
 from finegraph.training.training_run import Judgement, Run, Validation, Watcher, is_better
 
@@ -62,7 +61,7 @@ class _Training:
         self.run, self.recipe = run, run.settings.numbers()
         self.optimizer = make_optimizer(run.network, self.recipe)
         judged = None if run.validation is None else run.validation.photos
-        self.data = data_digest(run.dataset.samples, judged, run.network.graph)
+        self.data = data_digest(run.dataset.samples, judged, run.network.graph, run.pairs)
         self.per_epoch = steps_per_epoch(len(run.dataset), self.recipe.batch_size)
         self.total = self.recipe.epochs * self.per_epoch
         self.checkpoints = CheckpointFolder(run.folder.checkpoints)
@@ -83,9 +82,10 @@ class _Training:
             recipe=recipe,
             ranks=run.ranks,
             names=[str(sample.path) for sample in run.dataset.samples],
+            pairs=run.pairs,
         )
         numbers = batch_numbers(run.settings.seed, len(run.dataset), recipe.batch_size, progress.step, self.total)
-        batches = read_batches(run.dataset, numbers, run.ranks, run.settings.workers or 1)
+        batches = read_batches(run.dataset, numbers, run.ranks, run.settings.workers or 1, run.pairs)
         signals = stop_request(_PATIENCE if run.ranks.size > 1 else 0.0)
         run.network.train()
         with self.log or nullcontext(), closing(batches), signals as request:

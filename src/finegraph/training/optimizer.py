@@ -1,7 +1,14 @@
-"""SGD with momentum or AdamW, and its state as named tensors for a checkpoint."""
+"""SGD with momentum or AdamW, its state as named tensors for a checkpoint, and the schedule of the learning rate.
+
+The learning rate is a function of the step, so that checkpoints need not hold it.
+
+one_cycle   rises in a cosine from 1/25 to 1 over the warm-up, then falls in a cosine to 1/10,000
+steps       1, and a tenth of that after every `drop_every` epochs
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -19,6 +26,8 @@ _STATE = {
 }
 """What torch's optimizers keep of a parameter, and how the names of these tensors begin in a checkpoint."""
 _SECOND_BETA = 0.999
+_START, _END = 1 / 25, 1e-4
+"""Where one cycle starts and ends, as shares of the full rate."""
 
 
 def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.Optimizer:
@@ -69,3 +78,25 @@ def load_optimizer(
                 # count of steps is a single number.
                 kept = saved.clone() if key == "step" else torch.empty_like(parameter).copy_(saved)
                 optimizer.state[parameter][key] = kept
+
+
+def rate_factor(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
+    """The learning rates of a step, as a share of those in the recipe.
+
+    Args:
+        recipe: the numbers of fine-tuning.
+        step: the number of the step, from 0.
+        steps_per_epoch: how many steps an epoch has.
+    """
+    if recipe.schedule == "steps":
+        return float(0.1 ** (step // (recipe.drop_every * steps_per_epoch)))
+    total = recipe.epochs * steps_per_epoch
+    rising = recipe.warmup * total
+    if step < rising:
+        return _START + (1 - _START) * _cosine(step / rising)
+    return 1 + (_END - 1) * _cosine((step - rising) / max(total - rising, 1))
+
+
+def _cosine(share: float) -> float:
+    """A curve from 0 to 1 that is flat at both ends."""
+    return (1 - math.cos(math.pi * min(share, 1.0))) / 2

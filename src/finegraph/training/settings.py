@@ -82,6 +82,12 @@ class TrainSettings:
     graph: str | None = _setting(
         None, "the graph: a file or a label store (.db); by default what the photos' source implies", free=True
     )
+    comparisons: str | None = _setting(
+        None,
+        "comparisons (.csv) of fine labels or photos, such as which is hotter: a number of the graph for each kind "
+        "that they compare",
+        free=True,
+    )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     suggest: bool = _setting(
         False, "add the kinds that names, looks and confusions suggest; so there are sure answers without a graph"

@@ -7,6 +7,7 @@ within the network, such as dropout, is seeded by the step, so nothing of it has
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,7 +19,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import PhotoFileError, SettingsError
 from finegraph.inference import Posterior, joint_loss
+from finegraph.inference.loss.ranking_loss import ranking_loss
 from finegraph.nn import Network, laplacian_prior
+from finegraph.training.batches import PhotoPairs
 from finegraph.training.distributed import Ranks
 from finegraph.training.guard import StopRequest, first_bad_gradient, first_bad_layer, non_finite
 from finegraph.training.recipes import Recipe
@@ -55,6 +58,7 @@ class Stepper:
         recipe: the numbers of fine-tuning.
         ranks: this process among the others.
         names: the file name of each sample, for messages.
+        pairs: the photos that were compared; None if there are none.
     """
 
     network: Network
@@ -63,6 +67,7 @@ class Stepper:
     recipe: Recipe
     ranks: Ranks
     names: list[str]
+    pairs: PhotoPairs | None = None
 
     @property
     def device(self) -> torch.device:
@@ -115,6 +120,8 @@ class Stepper:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             posterior, auxiliary = self._forward(pixels)
             loss = summed_loss(posterior, fine, kinds, self.recipe)
+            if self.pairs is not None:
+                loss = loss + pair_loss(posterior, self.pairs, batch.sample.tolist(), self.recipe)
             for one in auxiliary:
                 loss = loss + self.network.auxiliary_weight * summed_loss(one, fine, kinds, self.recipe)
         return loss
@@ -188,9 +195,7 @@ def summed_loss(
     recipe: Recipe,
 ) -> Float[Tensor, ""]:
     """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
-    count = len(posterior.graph.kinds) + len(posterior.graph.numbers)
-    weight = 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight
-    loss = joint_loss(posterior, fine, kinds or None, weight, "sum", MISSING)
+    loss = joint_loss(posterior, fine, kinds or None, _kind_weight(posterior, recipe), "sum", MISSING)
     share = recipe.label_smoothing
     if share:
         log_probs = posterior.log_probs()
@@ -198,3 +203,28 @@ def summed_loss(
         target_log_probs = log_probs.gather(1, fine.masked_fill(~known, 0).unsqueeze(1)).squeeze(1)
         loss = loss + share * torch.where(known, target_log_probs - log_probs.mean(dim=1), 0.0).sum()
     return loss
+
+
+def pair_loss(posterior: Posterior, pairs: PhotoPairs, samples: Sequence[int], recipe: Recipe) -> Float[Tensor, ""]:
+    """The ranking loss of the compared photos of a batch, summed, with the weight of a kind.
+
+    Args:
+        posterior: what the network says of the batch.
+        pairs: the photos that were compared.
+        samples: the number of each photo of the batch.
+        recipe: the numbers of fine-tuning.
+    """
+    loss = posterior.fine_scores.new_zeros(())
+    for name, found in pairs.among(samples).items():
+        mean = posterior.value(name).mean
+        values = mean.log() if posterior.graph.number(name).scale == "log" else mean
+        more, less, same = (torch.tensor(column, device=values.device) for column in zip(*found, strict=True))
+        one = ranking_loss(values[more], values[less], same, pairs.scales[name], "sum")
+        loss = loss + _kind_weight(posterior, recipe) * one.to(loss.dtype)
+    return loss
+
+
+def _kind_weight(posterior: Posterior, recipe: Recipe) -> float:
+    """The weight of each kind and number in the loss."""
+    count = len(posterior.graph.kinds) + len(posterior.graph.numbers)
+    return 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight

@@ -10,6 +10,7 @@ from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
 from finegraph.errors import PhotoFileError
 from finegraph.nn import Network
+from finegraph.training.batches import PhotoPairs
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
@@ -77,6 +78,7 @@ class Run:
         watcher: receives the progress.
         refit: fits the head to the network as it is, in place, and says what is worth a line in the log; None where
             training alone moves it. In a job of several processes all call it at once.
+        pairs: the photos that were compared; None if there are none.
     """
 
     network: Network
@@ -87,6 +89,7 @@ class Run:
     ranks: Ranks
     watcher: Watcher
     refit: Callable[[], Sequence[str]] | None = None
+    pairs: PhotoPairs | None = None
 
 
 def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:

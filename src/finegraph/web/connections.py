@@ -1,14 +1,20 @@
-"""Limits on connections: their number, and the time for a request to arrive and an answer to be read.
+"""Limits on connections, and strict HTTP.
 
 A client that sends a byte now and then, or never reads its answer, would hold a connection that others need. So the
 head of a request must arrive within some seconds of the connection or of its first byte, and the body within some more.
 The client must keep reading the answer, also while the connection closes; otherwise the connection is cut. Input that
 is not HTTP or arrives too late is answered as a problem, like all other errors. Cost: one timer for each connection.
+
+If a proxy and this server read one request differently, a second request can be smuggled inside it. So the server
+refuses every ambiguous request that RFC 9112 allows it to refuse: a length together with chunks, lines that end without
+a carriage return, folded header fields, and heads above a size. The connection is then closed, as nobody knows where
+the next request begins. Cost: three searches through the head of each request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +24,15 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from finegraph.web.admission import LOCAL_CLIENT, client_name
 from finegraph.web.problems import MEDIA_TYPE, PROBLEMS, ProblemError
-from finegraph.web.strict_http import StrictConnection
 
 HEAD, BODY = "head", "body"
 """The parts of a request that have a deadline."""
+MAX_HEAD = 32 << 10
+"""The largest head of a request, in bytes."""
+_END = re.compile(rb"\n\r?\n")
+_BARE = re.compile(rb"(?<!\r)\n")
+_FOLDED = re.compile(rb"\n[ \t]")
+Event = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,3 +193,59 @@ def problem_bytes(problem: ProblemError, headers: dict[str, str] | None = None) 
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"HTTP/1.1 {status} {STATUS_PHRASES[status].decode()}\r\n{lines}\r\n".encode() + body
+
+
+class StrictConnection(h11.Connection):
+    """The server's side of a connection.
+
+    Attributes:
+        problem: why the last request was refused; None if the parser itself refused it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, MAX_HEAD)
+        self.problem: ProblemError | None = None
+
+    def next_event(self) -> Event:
+        """The next part of a request.
+
+        Raises:
+            RemoteProtocolError: the request is not strictly HTTP; `problem` says why.
+        """
+        if self.their_state is h11.IDLE:
+            self._refuse(head_problem(self.trailing_data[0]))
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._refuse(_length_problem(event))
+        return event
+
+    def _refuse(self, problem: ProblemError | None) -> None:
+        if problem is not None:
+            self.problem = problem
+            raise h11.RemoteProtocolError(problem.detail)
+
+
+def head_problem(data: bytes) -> ProblemError | None:
+    """The problem of the head of a request, which may be incomplete; None if there is none.
+
+    Args:
+        data: the head, and what follows it.
+    """
+    end = _END.search(data)
+    head = data[: end.end()] if end is not None else data
+    if len(head) > MAX_HEAD:
+        return ProblemError("head-too-large", f"The head of the request has more than {MAX_HEAD >> 10} kB.")
+    if _BARE.search(head):
+        return ProblemError("bad-request", "A line of the head ends with a bare line feed; lines end with CR LF.")
+    if _FOLDED.search(head):
+        return ProblemError("bad-request", "A field of the head goes on in the next line; write it in one.")
+    return None
+
+
+def _length_problem(request: h11.Request) -> ProblemError | None:
+    """The problem of how a request declares its length; None if there is none."""
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+        return ProblemError(
+            "bad-request", "The request has both Content-Length and Transfer-Encoding; send one of them."
+        )
+    return None

@@ -22,8 +22,7 @@ from typing import IO, Any
 from PIL.Image import Image
 
 from finegraph.data.photo_decoding import OpenFile, decode_photo, load_formats, unreadable
-from finegraph.data.photo_parts import part_of, whole
-from finegraph.data.resizing import middle, resized
+from finegraph.data.photo_parts import middle, part_of, resized, whole
 from finegraph.data.roots import PhotoRoot
 from finegraph.errors import PhotoFileError, PhotoTooLargeError
 

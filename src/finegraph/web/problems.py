@@ -28,6 +28,7 @@ from finegraph.errors import (
     LessonError,
     NoRoomError,
     PhotoFileError,
+    SearchEngineError,
     UnknownNameError,
 )
 
@@ -67,6 +68,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
     "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),
+    "search-engine": ProblemKind(503, "The search engine does not answer", "Try again; the server's log says why."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
     "lesson": ProblemKind(507, "The lesson cannot be kept", "Nothing has changed. The server's log says what to do."),
     "no-room": ProblemKind(507, "The disk of the server is full", "Ask for room on the disk, then send it again."),
@@ -127,6 +129,9 @@ def problem_of(error: Exception) -> ProblemError:
         return _of_status(error)
     for kind, name in _LIBRARY_ERRORS.items():
         if isinstance(error, kind):
+            if isinstance(error, SearchEngineError):  # its words name the machine that could not be reached
+                _LOG.error("%s", error)
+                return ProblemError(name, "The server that holds the photos of the index did not answer.")
             return ProblemError(name, error.reason if isinstance(error, PhotoFileError | LessonError) else str(error))
     _LOG.error("a request failed", exc_info=error)
     return ProblemError("internal", "Something went wrong that should not; nothing was kept.")
@@ -142,6 +147,7 @@ _LIBRARY_ERRORS: dict[type[FinegraphError], str] = {
     DamagedStoreError: "damaged",
     NoRoomError: "no-room",
     LabelStoreError: "overloaded",
+    SearchEngineError: "search-engine",
 }
 """The first match counts, so subclasses come first."""
 

@@ -1,4 +1,4 @@
-"""Access rules: the checks before every route, and the headers of every answer.
+"""Access rules: the checks before every route, the headers of every answer, and the addresses of the server.
 
     Host       must name this server, which stops pages whose name was pointed here (DNS rebinding)
     Origin     a write from a page of another site is refused
@@ -7,6 +7,10 @@
     headers    a strict content policy: pages load nothing from elsewhere and run no inline script or style
 
 Programs need no Origin header. The checks cost microseconds and read no body.
+
+A server that listens on all addresses of the machine (`0.0.0.0`, `::`) is not reached by that name but by the address
+of the machine in its network. To find that address without sending a packet, the operating system is asked which one it
+would send from; the destination of the lookup is an address that no machine has.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import socket
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
@@ -25,7 +30,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from finegraph.errors import InputError
-from finegraph.web.addresses import machine_names
 from finegraph.web.problems import ProblemError, problem_of
 
 CONTENT_POLICY = (
@@ -45,6 +49,8 @@ READS = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w.~%!$&'()*+,;=-]*)(?::\d*)?", re.ASCII)
 """A Host header: a name or an address, and a port; no user before it."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_UNUSED_ADDRESSES = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses reserved for documentation, which no machine has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,3 +267,45 @@ def _cookie(header: str, name: str) -> str:
 
 def _too_large(max_bytes: int) -> str:
     return f"Expected at most {max_bytes / 2**20:.3g} MB in one request, got more."
+
+
+def reachable(host: str, port: int) -> list[str]:
+    """The addresses of a server as people type them, the one for other machines first.
+
+    Args:
+        host: the address that it listens on.
+        port: its port.
+    """
+    if not _is_wildcard(host):
+        return [_address(host, port)]
+    families = (socket.AF_INET6, socket.AF_INET) if ":" in host else (socket.AF_INET,)
+    addresses = [address for family in families if (address := _own_address(family)) is not None]
+    loopback = "::1" if ":" in host else "127.0.0.1"
+    return [_address(name, port) for name in dict.fromkeys([*addresses, loopback])]
+
+
+def machine_names() -> set[str]:
+    """The names of this machine: its host name, and `NAME.local`."""
+    name = socket.gethostname().lower()
+    return {name, f"{name.partition('.')[0]}.local"}
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _own_address(family: socket.AddressFamily) -> str | None:
+    """The address that this machine would send from; None if it has no route to others."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((_UNUSED_ADDRESSES[family], 9))  # sends no packet: this only looks up the route
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

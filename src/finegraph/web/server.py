@@ -1,7 +1,8 @@
-"""Running a web server: uvicorn on a socket that is bound first, until the process is asked to stop.
+"""Running a web server: uvicorn on a socket that is bound first, until the process is asked to stop; files of pages.
 
 On SIGTERM or Ctrl-C the server takes no new connections, answers open requests, and `run_until_stopped` returns. A
-second Ctrl-C ends the process at once.
+second Ctrl-C ends the process at once. Pages are served as they lie in the package: plain HTML, CSS and JavaScript
+modules, nothing built.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from finegraph.errors import InputError
-from finegraph.web.addresses import reachable
+from finegraph.web.security import reachable
+
+PAGE = Path(__file__).parent / "page"
+"""Where the files of the page of `serve` are, and those that other pages share."""
 
 
 class Server(uvicorn.Server):
@@ -72,3 +81,22 @@ async def run_until_stopped(server: Server, listener: socket.socket, on_ready: C
         host, port = listener.getsockname()[:2]
         on_ready(reachable(host, port)[0])
     await serving
+
+
+class _Revalidated(StaticFiles):
+    """Files that a browser may cache but must revalidate, so that pages and scripts always match."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def mount_assets(app: FastAPI, folder: Path = PAGE, path: str = "/assets") -> None:
+    """Serve the files in a folder of the package, and nothing outside it."""
+    app.mount(path, _Revalidated(directory=folder), name=path.strip("/").replace("/", "-"))
+
+
+def page_response(name: str, folder: Path = PAGE) -> Response:
+    """The response with a page, by the name of its file."""
+    return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})

@@ -19,6 +19,7 @@ EXTRAS = {
     "serve": ((*_WEB, "segno"), "the web page and API"),
     "plots": (("matplotlib",), "plots for print, of reports and studies"),
     "search": (("faiss-cpu",), "search by image"),
+    "milvus": (("pymilvus", "milvus-lite"), "indexes of photos in Milvus"),
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),

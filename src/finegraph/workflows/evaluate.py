@@ -28,6 +28,7 @@ from finegraph.evaluation.photo_evaluation import (
     calibrate_photos,
     calibrated,
     evaluate_photos,
+    judged_retrieval,
     refuse_known,
 )
 from finegraph.model.answering.unknown import DEFAULT_SCORE
@@ -38,7 +39,6 @@ from finegraph.training.distributed import joined_ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.evaluation_folder import check_name, default_name, write_evaluation
-from finegraph.workflows.evaluation.photo_retrieval import judged_retrieval
 from finegraph.workflows.evaluation.report_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.labels.graph_sources import is_store, labels_of_run

@@ -23,9 +23,18 @@ import numpy as np
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, ExportError, FinegraphError, PhotoFileError
 from finegraph.files.durable import free_bytes, reason_of, synced_file, write_all, write_over
-from finegraph.model.export.export_check import LIMIT, TINY, Difference, compare, refuse_differences
+from finegraph.model.export.export_check import (
+    LIMIT,
+    TINY,
+    Difference,
+    PlainDifference,
+    compare,
+    drawn_pictures,
+    plain_difference,
+    plain_view,
+    refuse_differences,
+)
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, suffix_of
-from finegraph.model.export.plain_photos import PlainDifference, drawn_pictures, plain_difference, plain_view
 from finegraph.model.export.runners import Images, ModelRunner, OnnxRunner, Runner, TorchRunner, check_onnx
 from finegraph.model.features.photos import Photo, photo_inputs, read_views
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model

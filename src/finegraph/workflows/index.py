@@ -26,14 +26,13 @@ from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.search.embeddings import stored_columns
+from finegraph.search.embeddings import model_entry, stored_columns
 from finegraph.search.index_state import STATE, IndexState, read_state
-from finegraph.search.index_writer import Identity, IndexWriter, Place
-from finegraph.search.model_fingerprint import model_entry
+from finegraph.search.index_writer import Identity, IndexWriter, Stored
+from finegraph.search.milvus_writer import new_writer, open_writer
 from finegraph.search.nearest import load_faiss, unit_rows
 from finegraph.search.photo_index import read_directions, refuse_other_model
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
-from finegraph.search.segments import NONE
 from finegraph.training.distributed import joined_ranks
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
@@ -92,6 +91,7 @@ def make_index(
     *,
     method: str = "auto",
     project: int | None = None,
+    uri: str | None = None,
     split: str | None = None,
     on_bad_file: OnBadFile = "error",
     workers: int | None = None,
@@ -110,6 +110,8 @@ def make_index(
         output: the folder of the index.
         method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
         project: to how many dimensions vectors are projected; None for those of the feature.
+        uri: the server of Milvus that is to hold the photos, or a file for its embedded form; None for files of the
+            index itself. An index whose making was interrupted goes on where it was begun.
         split: only photos of this part of the data; None for all.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and named ("skip").
         workers: how many threads work on photos.
@@ -122,9 +124,11 @@ def make_index(
         ModelFolderError: there is no model, or it is damaged.
         DataError: photos cannot be read.
         InputError: an argument is wrong.
-        MissingExtraError: faiss is not installed.
+        SearchEngineError: the server cannot be reached.
+        MissingExtraError: what searches the index is not installed.
     """
-    load_faiss()
+    if uri is None:
+        load_faiss()
     began = time.perf_counter()
     classifier = PhotoClassifier.load(model, device)
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
@@ -134,12 +138,12 @@ def make_index(
     entry = model_entry(classifier, model)
     if (Path(output) / STATE).exists():
         _refuse_finished(Path(output), method, project)
-        writer = IndexWriter(output)
+        writer = open_writer(output)
     else:
         size = classifier.network.backbone.feature_size
         if project is not None:
             check_projection(min(len(samples), SAMPLE), size, project)
-        writer = IndexWriter.create(output, model=entry, graph=classifier.graph, feature_size=size, method=method)
+        writer = new_writer(output, model=entry, graph=classifier.graph, feature_size=size, method=method, uri=uri)
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
         writer.add_roots(roots_of(photos))
@@ -215,14 +219,15 @@ def add_photos(
     Raises:
         IndexFolderError: there is no index, another model made it, or it cannot be written.
     """
-    load_faiss()
     began = time.perf_counter()
     state = read_state(Path(folder))
+    if state.engine is None:
+        load_faiss()
     place = state.model.path if model is None else model
     classifier = model_of_index(state, model, device)
     refuse_other_model(Path(folder), state, model_entry(classifier, place))
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
-    with IndexWriter(folder) as writer:
+    with open_writer(folder) as writer:
         writer.add_roots(roots_of(photos))
         job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(place), progress)
         job.store(samples, None)
@@ -257,7 +262,7 @@ class _Job:
     def store(self, samples: Samples, project: int | None) -> None:
         """Store all photos, part after part."""
         self.total = len(samples)
-        places = self.writer.places()
+        places = self.writer.stored([identity_of(sample, self.boxes) for sample in samples])
         waiting = [sample for sample in samples if not self._is_stored(sample, places)]
         self.done = self.unchanged = len(samples) - len(waiting)
         if project is not None and self.writer.state.projection is None:
@@ -270,34 +275,29 @@ class _Job:
             rate = size / max(time.perf_counter() - began, 1e-3)
             size = min(max(1, round(rate * PART_SECONDS)), PART)
 
-    def _is_stored(self, sample: Sample, places: dict[Identity, Place]) -> bool:
+    def _is_stored(self, sample: Sample, places: dict[Identity, Stored]) -> bool:
         """Whether a photo is in the index as it is now, by its content and its labels."""
-        place = places.get(identity_of(sample, self.boxes))
-        if place is None:
+        stored = places.get(identity_of(sample, self.boxes))
+        if stored is None:
             return False
-        segment = self.writer.segment(place)
         try:
             key = photo_key(read_photo(sample.path), sample.box if self.boxes else None)
         except PhotoFileError:
             if self.options["on_bad_file"] == "error":
                 raise
             return False
-        if bytes(segment.arrays["keys"][place.row].tobytes()) != key:
+        if stored.key != key:
             return False
         if sample.label is None and not sample.kinds:
             return True
         graph = self.classifier.graph
-        seen = {
-            kind: graph.labels(kind)[number]
-            for kind in segment.kinds
-            if (number := int(segment.arrays[f"kind:{kind}"][place.row])) != NONE
-        }
+        seen = {kind: graph.labels(kind)[number] for kind, number in stored.kinds.items()}
         known = {
             kind: label for kind, label in sample.kinds.items() if kind in graph.kinds and label in graph.labels(kind)
         }
-        return segment.label(place.row) == sample.label and seen == known
+        return stored.label == sample.label and seen == known
 
-    def _fit(self, waiting: list[Sample], project: int, places: dict[Identity, Place]) -> list[Sample]:
+    def _fit(self, waiting: list[Sample], project: int, places: dict[Identity, Stored]) -> list[Sample]:
         """Fit the projection to some of the photos, and store these; returns the other photos."""
         if places:
             raise IndexFolderError(
@@ -326,16 +326,15 @@ class _Job:
         self.bad += features.bad
         return features
 
-    def _keep(self, features: Features, places: dict[Identity, Place]) -> None:
+    def _keep(self, features: Features, places: dict[Identity, Stored]) -> None:
         """Store photos whose features are computed."""
         if not len(features.samples):
             return
         directions = read_directions(self.writer.folder, self.writer.state)
         earlier = [(sample, places.get(identity_of(sample, self.boxes))) for sample in features.samples]
-        old = [place for _, place in earlier if place is not None]
+        old = [stored.place for _, stored in earlier if stored is not None]
         self.relabelled += sum(
-            place is not None and self.writer.segment(place).label(place.row) not in (None, sample.label)
-            for sample, place in earlier
+            stored is not None and stored.label not in (None, sample.label) for sample, stored in earlier
         )
         self.writer.add(stored_columns(self.classifier, features, directions), old)
         self.replaced += len(old)
@@ -346,9 +345,10 @@ class _Job:
     def report(self, began: float) -> IndexReport:
         """The report of the whole job."""
         state = self.writer.state
+        lists = state.lists if state.engine is None else state.engine
         return IndexReport(
             folder=str(self.writer.folder),
-            photos=state.photos,
+            photos=self.writer.photos,
             added=self.added,
             replaced=self.replaced,
             relabelled=self.relabelled,
@@ -357,7 +357,7 @@ class _Job:
             bad=tuple(self.bad),
             dimensions=state.dimensions,
             projection_recall=None if state.projection is None else state.projection.recall,
-            approximate_recall=None if state.lists is None else state.lists.recall,
+            approximate_recall=None if lists is None else lists.recall,
             seconds=time.perf_counter() - began,
             feature_seconds=self.seconds,
         )

@@ -22,10 +22,10 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.cells import text_only, without_mark
 from finegraph.graph.kind import Kind
 from finegraph.model.structure.cell_learning import LearntCell, learn_cells
+from finegraph.model.structure.graph_statistics import statistics_for
 from finegraph.workflows.labels.graph_sources import read_graph_of
-from finegraph.workflows.structure.kept_structure import keep_structure
+from finegraph.workflows.structure.kept_structure import cell_entry, cells_part, keep_structure
 from finegraph.workflows.structure.seen_photos import see_photos
-from finegraph.workflows.structure.structure_parts import cell_entry, cells_part
 
 COLUMNS = ("accept", "fine", "kind", "label", "odds", "table", "photos")
 """The columns of a file of learnt cells."""
@@ -96,6 +96,8 @@ def learn_graph(
         raise InputError(f"{os.fspath(output)}: exists already; nothing is overwritten, so give another name")
     seen = see_photos(model, None if graph is None else read_graph_of(graph), photos=False)
     own, statistics = seen.graph, seen.statistics
+    if graph is None and seen.given is not None:  # cells that training filled are still empty in the table
+        own, statistics = seen.given, statistics_for(seen.given, seen.graph, seen.statistics)
     chosen = None if kinds is None else [own.kind(name).name for name in kinds]
     learnt = learn_cells(own, statistics.counts, statistics.means, statistics.variances)
     found = [cell for cell in learnt.cells() if chosen is None or cell.kind in chosen]

@@ -6,6 +6,8 @@ text, `kind=label`, the same kind several times for "one of these".
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +17,13 @@ from typing import Any, Literal
 from finegraph.data.photo_decoding import open_photo
 from finegraph.errors import DataError, InputError, PhotoFileError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.builders.photo_names import is_photo, passed_over
+from finegraph.graph.builders.folders import is_photo, passed_over
+from finegraph.graph.formats.cells import text_only
+from finegraph.graph.formats.text_file import write_text
 from finegraph.inference.evidence import FINE, log_likelihood
 from finegraph.inference.numbers.known_values import known_values
 from finegraph.model import PhotoClassifier, Prediction
+from finegraph.model.answering.predictions import QUANTILES
 
 _CONDITION = re.compile("<=|>=|[<>≤≥=]")
 
@@ -105,6 +110,39 @@ def predict_photos(
             f"none of {len(bad)} photos could be read; the first is {bad[0]}" if len(bad) > 1 else str(bad[0])
         )
     return PredictionResult(model=os.fspath(model), given=evidence, views=views, predictions=predictions, bad=bad)
+
+
+def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) -> None:
+    """Write predictions as a CSV file with a row per photo.
+
+    It has the best fine label and its probability, the sure answer with its own, then for each kind the best label and
+    its probability, and for each number the mean, the spread and the quantiles of 5, 50 and 95 %.
+
+    Args:
+        result: the predictions.
+        path: the file; one that is there is replaced.
+
+    Raises:
+        GraphFileError: the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    first = result.predictions[0]
+    header = ["photo", "label", "probability", "sure", "sure probability"]
+    header += [column for kind in first.kinds for column in (kind, f"{kind} probability")]
+    for name, number in first.numbers.items():
+        unit = f" [{number.unit}]" if number.unit else ""
+        header += [f"{name}{unit}", f"{name} spread", *(f"{name} {100 * q:g} %" for q in QUANTILES)]
+    writer.writerow([text_only(cell) for cell in header])
+    for one in result.predictions:
+        sure = one.sure
+        row: list[str | float] = [one.photo, one.top[0].label, one.top[0].probability]
+        row += ["", ""] if sure is None else [str(sure), sure.probability]
+        row += [cell for answers in one.kinds.values() for cell in answers[0]]
+        for number in one.numbers.values():
+            row += [number.mean, number.spread, *number.quantiles]
+        writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else text_only(cell) for cell in row])
+    write_text(os.fspath(path), text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:

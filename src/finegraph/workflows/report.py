@@ -18,8 +18,7 @@ from finegraph.reports.plots.plot_style import need_matplotlib
 from finegraph.reports.report_page import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
 from finegraph.reports.study_results import StudyResults, is_study, read_study
-from finegraph.reports.summary import summary_of
-from finegraph.reports.words import without_marks
+from finegraph.reports.summary import summary_of, without_marks
 
 DEFAULT_NAME = "report.html"
 

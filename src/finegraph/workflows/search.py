@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
 from finegraph.inference.evidence import FINE
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.features.photos import Photo
@@ -43,12 +45,14 @@ class PhotoHits:
         label: the fine label that was searched by; None for a photo.
         hits: the photos that were found, best first.
         in_index: the photos of the index with the content of the photo that was searched by.
+        limits: by name, what a limit such as `price<this` was for this query: `< 12.3`, or `> medium`.
     """
 
     photo: str | None = None
     label: str | None = None
     hits: tuple[Hit, ...]
     in_index: tuple[StoredPhoto, ...] = ()
+    limits: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -57,6 +61,7 @@ class PhotoHits:
             "label": self.label,
             "hits": [hit.to_dict() for hit in self.hits],
             "in_index": [photo.to_dict() for photo in self.in_index],
+            **({"limits": dict(self.limits)} if self.limits else {}),
         }
 
 
@@ -129,7 +134,8 @@ def search_photos(
         model: the model that made it.
         photos: files, pictures or arrays; one, or several.
         count: how many photos to find at most, for each.
-        where: what the labels of the found photos are to be, such as `{"restaurant": {"A", "B"}}`.
+        where: what the labels of the found photos are to be, such as `{"restaurant": {"A", "B"}}`. A limit of a number
+            or an ordered kind may be that of the query itself: `{"heat": "> this"}`; see `own_limits`.
         where_not: what they are not to be.
         same: kinds in which the found photo is to have the label of the query, such as `["dish"]`: photos are ranked by
             how similar they are and how probable it is that they meet this.
@@ -153,17 +159,28 @@ def search_photos(
     if same or other:
         parts = [condition_factors(posterior, same=same, other=other) for posterior in queries.posteriors]
         factors = np.concatenate([np.zeros((0, len(index.graph)), np.float32), *parts])
-    hits_by_photo = index.search(
-        queries.features,
-        count,
-        where=where,
-        where_not=where_not,
-        per_label=per_label,
-        guessed=guessed,
-        factors=factors,
-        without=without,
-    )
-    return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, hits_by_photo, strict=True)]
+    options: dict[str, Any] = {"where_not": where_not, "per_label": per_label, "guessed": guessed}
+    if not is_relative(where):
+        found = index.search(queries.features, count, where=where, factors=factors, without=without, **options)
+        return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, found, strict=True)]
+    own = [limits for posterior in queries.posteriors for limits in own_limits(posterior, where)]
+    result = []
+    for place, (name, limits) in enumerate(zip(queries.names, own, strict=True)):
+        one = slice(place, place + 1)
+        hits = (
+            []
+            if not limits.possible
+            else index.search(
+                queries.features[one],
+                count,
+                where=limits.where,
+                factors=None if factors is None else factors[one],
+                without=None if without is None else without[one],
+                **options,
+            )[0]
+        )
+        result.append(PhotoHits(photo=name, hits=tuple(hits), limits=limits.words))
+    return result
 
 
 def search_index(
@@ -233,8 +250,13 @@ def search_index(
         ]
     for label in labels:
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
-        hits = index.search_label(label, count, factors=factors, **options)
-        queries.append(PhotoHits(label=label, hits=tuple(hits)))
+        limits = label_limits(index.graph, label, passed)
+        hits = (
+            []
+            if not limits.possible
+            else index.search_label(label, count, factors=factors, **{**options, "where": limits.where})
+        )
+        queries.append(PhotoHits(label=label, hits=tuple(hits), limits=limits.words))
     if sort is not None:
         queries = [replace(query, hits=sorted_hits(index.graph, query.hits, sort)) for query in queries]
     return SearchResult(
@@ -289,8 +311,10 @@ def sorted_hits(graph: LabelGraph, hits: Sequence[Hit], by: str) -> tuple[Hit, .
 def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Filters from texts like `restaurant=B` and `dish!=mapo tofu`; `fine=...` is the fine label.
 
-    The same kind several times means one of its labels, or none of them. Names may hold equals signs themselves.
-    Numbers and ordered kinds take limits, such as `price<=12` and `heat>=medium`, and numbers ranges, `price=10..15`.
+    The same kind several times means one of its labels, or none of them; the same number several times, all of its
+    limits. Names may hold equals signs themselves. Numbers and ordered kinds take limits, such as `price<=12` and
+    `heat>=medium`, and numbers ranges, `price=10..15`. A limit may be that of the query: `price<this`; see
+    `own_limits`.
 
     Raises:
         InputError: a text that is not of this form, or can be read in two ways.
@@ -299,8 +323,7 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
     conditions: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
     for text in texts:
         kind, names, negative = _parsed(index, text)
-        chosen = conditions[negative]
-        chosen[kind] = (*chosen.get(kind, ()), *names)
+        _add(index, conditions[negative], kind, names)
     return conditions
 
 
@@ -309,8 +332,14 @@ def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...
     labels_by_kind: dict[str, tuple[str, ...]] = {}
     for text in texts:
         kind, names, _ = _parsed(index, text, negatives=False)
-        labels_by_kind[kind] = (*labels_by_kind.get(kind, ()), *names)
+        _add(index, labels_by_kind, kind, names)
     return labels_by_kind
+
+
+def _add(index: Index, conditions: dict[str, tuple[str, ...]], kind: str, names: tuple[str, ...]) -> None:
+    """Add labels of which a photo is to have one, or a limit of a number beside those that it has."""
+    before = conditions.get(kind, ())
+    conditions[kind] = (" and ".join((*before, *names)),) if kind in index.graph.numbers else (*before, *names)
 
 
 def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tuple[str, ...], bool]:
@@ -318,17 +347,19 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
     limit = name_and_condition(index.graph, text)
     if limit is not None:
         name, condition = limit
-        return name, (condition,) if name in index.graph.numbers else labels_of_range(index.graph, *limit), False
-    labels = {FINE: index.table.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
+        if name in index.graph.numbers or (_THIS.fullmatch(condition) and _OWN not in index.graph.labels(name)):
+            return name, (condition,), False
+        return name, labels_of_range(index.graph, *limit), False
+    labels = {FINE: index.engine.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
     places = [place for place, character in enumerate(text) if character == "="]
     if not places:
         forms = "kind=label or kind!=label" if negatives else "kind=label"
-        raise InputError(f"filter {text!r}: expected {forms}, such as 'fine={index.table.names[0]}'")
+        raise InputError(f"filter {text!r}: expected {forms}, such as 'fine={index.engine.names[0]}'")
     ways = [(text[:place], text[place + 1 :], False) for place in places]
     if negatives:
         ways += [(kind[:-1], label, True) for kind, label, _ in ways if kind.endswith("!")]
     known = [way for way in ways if way[0] in labels]
-    good = [way for way in known if way[1] in labels[way[0]]]
+    good = [way for way in known if (index.engine.has_label(way[1]) if way[0] == FINE else way[1] in labels[way[0]])]
     if len(good) > 1:
         raise InputError(f"filter {text!r}: it can be read in two ways; ask in Python, where there is no doubt")
     if good:
@@ -339,6 +370,120 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
         raise unknown_name("kind", kind.removesuffix("!") if negatives else kind, tuple(labels))
     kind, label, _ = known[-1]
     raise unknown_name("fine label" if kind == FINE else "label", label, labels[kind], f"of kind {kind!r}")
+
+
+# ---- limits of the query itself --------------------------------------------------------------------------------------
+
+_OWN = "this"
+_THIS = re.compile(f"(<=|>=|[<>≤≥]) {_OWN}(?= |$)")
+"""A limit that each query has for itself."""
+
+
+class OwnLimits(NamedTuple):
+    """A filter in which the limits of one query stand for "this".
+
+    Attributes:
+        where: the filter.
+        words: by name, what each limit is.
+        possible: whether any photo can pass; none is hotter than the hottest.
+    """
+
+    where: Where | None
+    words: dict[str, str]
+    possible: bool = True
+
+
+def is_relative(where: Where | None) -> bool:
+    """Whether a filter has a limit that is that of the query, such as `{"heat": "> this"}`."""
+    return any(_has_this(conditions) for conditions in (where or {}).values())
+
+
+def own_limits(posterior: Posterior, where: Where | None) -> list[OwnLimits]:
+    """For each photo a filter with its own limits: the expected value of a number, the likeliest label of a kind.
+
+    Args:
+        posterior: what the model says of the photos.
+        where: the filter.
+
+    Raises:
+        InputError: a kind that has no order.
+    """
+    graph, names = posterior.graph, _relative_names(posterior.graph, where)
+    means = {name: posterior.value(name).mean.tolist() for name in names if name in graph.numbers}
+    best = {name: posterior.log_probs(name).argmax(dim=1).tolist() for name in names if name not in means}
+
+    def place(name: str, row: int) -> float | str:
+        return float(means[name][row]) if name in means else graph.labels(name)[best[name][row]]
+
+    return [_with_limits(graph, where, {name: place(name, row) for name in names}) for row in range(len(posterior))]
+
+
+def label_limits(graph: LabelGraph, label: str, where: Where | None) -> OwnLimits:
+    """The same for a fine label: its value of a number, its label of a kind.
+
+    Raises:
+        InputError: a kind that has no order, or a value that is not known.
+    """
+    places: dict[str, float | str] = {}
+    for name in _relative_names(graph, where):
+        row = graph.fine_index(label)
+        if name in graph.numbers:
+            value = float(graph.number(name).values[row])
+            found: list[float | str] = [] if math.isnan(value) else [value]
+        else:
+            kind = graph.kind(name)
+            found = [kind.labels[place] for place in kind.coarse[kind.starts[row] : kind.starts[row + 1]].tolist()]
+        if len(found) != 1:
+            raise InputError(f"where: the {name} of {label!r} is not known, so nothing is above or below it")
+        places[name] = found[0]
+    return _with_limits(graph, where, places)
+
+
+def _relative_names(graph: LabelGraph, where: Where | None) -> list[str]:
+    """The numbers and kinds with a limit of the query."""
+    names = [name for name, conditions in (where or {}).items() if _has_this(conditions)]
+    for name in names:
+        if name not in graph.numbers and not graph.kind(name).ordered:
+            raise InputError(f"where: {name} has no order, so no label is above or below another")
+    return names
+
+
+def _has_this(conditions: object) -> bool:
+    """Whether one of the conditions on a number or a kind is a limit of the query."""
+    return any(isinstance(one, str) and _THIS.search(one) is not None for one in _listed(conditions))
+
+
+def _listed(conditions: object) -> Collection[object]:
+    return conditions if isinstance(conditions, Collection) and not isinstance(conditions, str) else (conditions,)
+
+
+def _with_limits(graph: LabelGraph, where: Where | None, places: Mapping[str, float | str]) -> OwnLimits:
+    """A filter with the limits of one query in place of "this"."""
+    conditions: dict[str, Any] = dict(where or {})
+    words: dict[str, str] = {}
+    for name, place in places.items():
+        texts = [str(one) for one in _listed(conditions[name])]
+        shown = f"{place:.6g}" if isinstance(place, float) else place
+        words[name] = " and ".join(match[0].replace(_OWN, shown) for text in texts for match in _THIS.finditer(text))
+        if isinstance(place, float):
+            conditions[name] = {text.replace(_OWN, repr(place)) for text in texts}
+            continue
+        kept = set(graph.labels(name))
+        for text in texts:
+            if match := _THIS.fullmatch(text):
+                kept &= _labels_beside(graph, name, match[1], place)
+        named = {text for text in texts if _THIS.fullmatch(text) is None}
+        conditions[name] = kept & named if named else kept
+        if not conditions[name]:
+            return OwnLimits(where, words, possible=False)
+    return OwnLimits(conditions or None, words)
+
+
+def _labels_beside(graph: LabelGraph, kind: str, sign: str, label: str) -> set[str]:
+    """The labels of an ordered kind above or below one of them; none at an end."""
+    labels = graph.labels(kind)
+    start, stop = (labels.index(label), len(labels)) if sign in ">=≥" else (0, labels.index(label) + 1)
+    return set(labels[start:stop]) - ({label} if sign in "<>" else set())
 
 
 def _keys(file: str) -> PhotoKeys:

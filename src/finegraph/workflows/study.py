@@ -26,7 +26,6 @@ from finegraph.reports.plots.study_plots import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report
 from finegraph.workflows.studies.fine_tuning import StoppedError, drop_checkpoints, fine_tune
-from finegraph.workflows.studies.frequency import FREQUENCY_COLUMNS, by_frequency
 from finegraph.workflows.studies.grid import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
@@ -35,7 +34,13 @@ from finegraph.workflows.studies.photo_sets import StudyData, StudyFeatures, rea
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, check_installed, check_photos
 from finegraph.workflows.studies.spec import Study
 from finegraph.workflows.studies.study_folder import CellResult, StudyFolder
-from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, Summary, summarise
+from finegraph.workflows.studies.study_summary import (
+    FREQUENCY_COLUMNS,
+    SUMMARY_COLUMNS,
+    Summary,
+    by_frequency,
+    summarise,
+)
 
 
 class StudyWatcher(Watcher, Protocol):

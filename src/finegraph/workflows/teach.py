@@ -12,8 +12,7 @@ from finegraph.errors import InputError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model import PhotoClassifier
-from finegraph.model.teaching.answer_changes import AnswerChange, answer_changes
-from finegraph.model.teaching.lesson import Lesson
+from finegraph.model.teaching.lesson import AnswerChange, Lesson, answer_changes
 from finegraph.workflows.predict import photos_of
 
 

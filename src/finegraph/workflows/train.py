@@ -27,6 +27,7 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import add_start
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.report_details import BAD_TRAINING, PHOTOS_DIGEST
+from finegraph.workflows.graph_comparisons import conflict_words
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.labels.graph_sources import (
     StoredLabels,
@@ -39,8 +40,7 @@ from finegraph.workflows.labels.graph_sources import (
     source_folder,
     version_of,
 )
-from finegraph.workflows.structure.kept_structure import keep_structure
-from finegraph.workflows.structure.structure_parts import cells_part, tree_part
+from finegraph.workflows.structure.kept_structure import cells_part, keep_structure, tree_part
 from finegraph.workflows.training.calibration import CalibratedModel, calibrate_trained
 from finegraph.workflows.training.held_out import ChooseParts, keep_parts, new_parts, parts_of_run
 from finegraph.workflows.training.learnt_graph import GraphLearnt
@@ -55,6 +55,9 @@ from finegraph.workflows.training.training_data import (
 )
 from finegraph.workflows.training.tune_all import tune_all
 from finegraph.workflows.training.tune_head import Stage, tune_head
+
+_MAX_CONFLICTS = 5
+"""How many pairs and circles that do not fit together are named for each kind."""
 
 
 class TrainWatcher(Watcher, Protocol):
@@ -148,6 +151,8 @@ def train_run(
                 remove_leftovers(folder.model)
                 add_start(folder, source_folder(settings.data))
                 watcher.data(data, str(folder.path))
+                for note in _comparison_notes(data, settings):
+                    watcher.note(note)
                 if data.counted:
                     watcher.note(
                         f"photos show what their classes exclude in {', '.join(data.counted[:5])}: the links of "
@@ -178,6 +183,27 @@ def train_run(
         calibration_fault=None if model is None else model.fault,
         seconds=monotonic() - began,
     )
+
+
+def _comparison_notes(data: TrainingData, settings: TrainSettings) -> list[str]:
+    """What comparisons became, what does not fit together in them, and which of them have no effect."""
+    notes = []
+    for kind in data.compared:
+        unknown = f", {kind.unknown:,} unknown" if kind.unknown else ""
+        size = f"{kind.comparisons:,} comparisons of {len(kind.order):,} fine labels{unknown}"
+        notes.append(f"{kind.name}: a number of the graph, by {size}")
+        notes += [f"{kind.name}: {words}" for words in conflict_words(kind, _MAX_CONFLICTS)]
+    alike = 0
+    for pair in () if data.pairs is None else data.pairs.pairs:
+        alike += data.train[pair.more].label == data.train[pair.less].label
+    if alike and settings.tune == "head":
+        notes.append(
+            f"{alike:,} comparisons of two photos of one fine label say nothing of fine labels, to which a head is "
+            "fitted; training the whole network learns from them"
+        )
+    if data.pairs is not None and settings.tune == "all" and settings.kind_weight == 0.0:
+        notes.append("comparisons of photos have no effect on the network: the weight of kinds is 0")
+    return notes
 
 
 def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: Stage) -> ChooseParts:

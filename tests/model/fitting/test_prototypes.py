@@ -47,8 +47,8 @@ def test_the_head_scores_by_class_means():
     lengths, share = means.norm(dim=1), 4.0 / 9.0
     typical = lengths.square().mean()
     rows = means * (typical.sqrt() / lengths).pow(share)[:, None]
-    strength = 1.0 / (fit.temperature * fit.variances.noise)
-    scores = strength * (z @ rows.t() - 0.5 * (1.0 - share) * lengths.square())
+    scores = fit.strengths.factor * (z @ rows.t() - 0.5 * (1.0 - share) * lengths.square())
+    scores /= (1.0 + fit.head.doubt * (scores.amax(dim=1) - scores.mean(dim=1))).sqrt()[:, None]
     torch.testing.assert_close(torch.log_softmax(scores, dim=1), fit.head(z).log_probs())
     folded = fit.head.fold()
     torch.testing.assert_close(folded(z).log_probs(), fit.head(z).log_probs())
@@ -226,3 +226,35 @@ def test_one_class_alone_and_features_that_never_change():
     plain = _graph()
     flat = fit_prototypes(torch.ones(24, 4), torch.arange(24) % 12, plain)
     assert torch.isfinite(flat.head(flat.scaling(torch.ones(1, 4))).log_probs()).all()
+
+
+def test_a_doubt_is_chosen_where_leads_say_too_much_and_none_where_they_do_not():
+    generator = torch.Generator().manual_seed(0)
+    scores = (
+        torch.randn(4000, 6, generator=generator, dtype=torch.float64) * torch.rand(4000, 1, generator=generator) * 8
+    )
+    for doubt in (0.0, 0.4):
+        probs = torch.softmax(prototype_strengths.doubted(scores, doubt), dim=1)
+        targets = torch.multinomial(probs, 1, generator=generator)[:, 0]
+        weight = torch.ones(len(scores), dtype=torch.float64)
+        held = prototype_strengths._Held(
+            scores, targets, weight, lambda joint, at=targets: torch.log_softmax(joint, 1).gather(1, at[:, None])[:, 0]
+        )
+        found = prototype_strengths._doubt(held, 1.0 if not doubt else 0.7)
+        assert (found.strength > 0.5) == (doubt > 0.0), found
+
+
+def test_scores_of_the_usual_lead_stay_under_a_doubt():
+    x, y = _photos(_graph(), [4] * 12)
+    fit = fit_prototypes(x, y, _graph())
+    plain = fit_prototypes(x, y, _graph(), PrototypeSettings(doubt=False), strengths=fit.strengths)
+    assert fit.head.doubt > 0.0 == plain.head.doubt
+    usual = (fit.strengths.gain**2 - 1.0) / fit.head.doubt
+    scores = torch.zeros(1, 12, dtype=torch.float64)
+    scores[0, 0] = usual * 12 / 11
+    torch.testing.assert_close(
+        prototype_strengths.doubted(scores, fit.head.doubt), scores / fit.strengths.gain, rtol=1e-5, atol=0.0
+    )
+    assert torch.equal(
+        fit.head(fit.scaling(x)).log_probs().argmax(1), plain.head(plain.scaling(x)).log_probs().argmax(1)
+    )

@@ -5,8 +5,8 @@ import torch
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Variances
-from finegraph.model.structure.confused_sets import confused_sets
 from finegraph.model.structure.suggested_groups import group_kind, group_name, groups_of, stability_of, with_groups
+from finegraph.model.structure.suggested_kinds import confused_sets
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 

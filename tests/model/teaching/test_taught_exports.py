@@ -51,7 +51,11 @@ def largest_difference(runner, model):
 @pytest.mark.deep
 def test_onnx_of_a_taught_model(tmp_path):
     model = taught(tmp_path / "model")
+    assert model.network.head.doubt == fg.load(tmp_path / "model").network.head.doubt > 0.0
     assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
+    model.temperature = 1.7
+    assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
+    model.temperature = 1.0
     assert largest_difference(OnnxRunner(onnx_bytes(fg.load(tmp_path / "model"))), model) < LIMIT / 10
 
 

@@ -1,25 +1,38 @@
 """Photos that occur more than once: copies of a file, and the same picture saved in another way.
 
+Each photo has a fingerprint:
+
+    digest      SHA-256 of the file: equal for copies
+    look        64 bits: whether each of 8 x 8 spots is clearly darker than the one to its right (a difference hash);
+                nearly equal for the same picture in another size, format or quality
+    thumbnail   16 x 16 pixels, to make sure
+
 Copies have equal digests. Candidates for the rest are pairs whose looks differ in at most 3 of 64 bits: cut the 64 bits
 into 4 bands, and one band at least is equal, so only photos that share a band are compared. A pair counts when the
 thumbnails are nearly equal too. Photos without any structure (a blank page) look like each other and are compared as
 files only. A picture that was cut, mirrored or coloured anew is another picture.
 
-Cost: one sort per band and a comparison per pair that shares one; in a very full band each photo is compared with its
-next neighbours only, so that the time stays about linear.
+Cost: each file is read and decoded once, JPEGs at a fraction of their size; then one sort per band and a comparison per
+pair that shares one. In a very full band each photo is compared with its next neighbours only, so that the time stays
+about linear.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import UInt8
 from numpy.typing import NDArray
+from PIL import Image
 
-from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
+from finegraph.data.photo_decoding import MAX_PIXELS, decode_photo, read_photo
+from finegraph.errors import PhotoFileError
 
 MAX_BITS = 3
 """In how many bits of the look two versions of one picture may differ."""
@@ -30,6 +43,11 @@ _BAND_BITS = 64 // _BANDS
 _MIN_SPREAD = 4.0
 """Standard deviation of the thumbnail below which a photo has no structure."""
 _MAX_NEIGHBOURS = 200
+_SIDE = 16
+_DECODED = 64
+"""The least size at which a photo is decoded to be recognised."""
+_CLEARLY = 4
+"""Levels of grey by which a spot must be darker than the next; so noise in even areas, such as skies, flips no bit."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +144,74 @@ def _lead(leader: list[int], number: int) -> int:
         leader[number] = leader[leader[number]]
         number = leader[number]
     return number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fingerprint:
+    """A photo that was opened.
+
+    Attributes:
+        digest: the SHA-256 of the file.
+        look: the bits of its look, as one number.
+        thumbnail: 16 x 16 x 3 values.
+        width: pixels of the upright photo across.
+        height: pixels down.
+        format: the format of the file, such as `JPEG`.
+        mode: how it holds colours, such as `CMYK`.
+    """
+
+    digest: bytes
+    look: int
+    thumbnail: UInt8[NDArray[np.uint8], "16 16 channel"]
+    width: int
+    height: int
+    format: str
+    mode: str
+
+
+def fingerprint(path: Path, max_pixels: int = MAX_PIXELS) -> Fingerprint:
+    """Read and decode a photo.
+
+    Raises:
+        PhotoFileError: it cannot be read.
+    """
+    data = read_photo(path)
+    decoded = decode_photo(data, path, at_least=(_DECODED, _DECODED), max_pixels=max_pixels)
+    small = decoded.picture.resize((_DECODED, _DECODED), Image.Resampling.BILINEAR)
+    return Fingerprint(
+        hashlib.sha256(data).digest(),
+        look_of(small),
+        np.asarray(small.resize((_SIDE, _SIDE), Image.Resampling.BOX)),
+        decoded.width,
+        decoded.height,
+        decoded.format,
+        decoded.mode,
+    )
+
+
+def fingerprints(
+    paths: Sequence[Path], workers: int = 1, max_pixels: int = MAX_PIXELS
+) -> Iterator[tuple[Path, Fingerprint | PhotoFileError]]:
+    """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
+
+    def open_one(path: Path) -> Fingerprint | PhotoFileError:
+        try:
+            return fingerprint(path, max_pixels)
+        except PhotoFileError as error:
+            return error
+
+    if workers <= 1:
+        yield from ((path, open_one(path)) for path in paths)
+        return
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield from zip(paths, pool.map(open_one, paths), strict=True)
+    finally:  # do not wait for the others after an early stop
+        pool.shutdown(cancel_futures=True)
+
+
+def look_of(picture: Image.Image) -> int:
+    """The 64 bits of how a picture looks."""
+    grey = np.asarray(picture.convert("L").resize((9, 8), Image.Resampling.BILINEAR), dtype=np.int16)
+    bits = grey[:, 1:] - grey[:, :-1] > _CLEARLY
+    return int.from_bytes(np.packbits(bits).tobytes(), "big")

@@ -17,8 +17,7 @@ from typing import Literal
 
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataFileError, InputError
-from finegraph.graph.builders.folders import check_clashes, check_leaves, find_leaves, has_splits
-from finegraph.graph.builders.photo_names import is_photo, passed_over
+from finegraph.graph.builders.folders import check_clashes, check_leaves, find_leaves, has_splits, is_photo, passed_over
 from finegraph.graph.builders.text_files import SourceFaults
 
 

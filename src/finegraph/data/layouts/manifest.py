@@ -19,8 +19,7 @@ from pathlib import Path
 
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError, near_matches
-from finegraph.graph.builders.manifest import check_header
-from finegraph.graph.builders.manifest_columns import check_cell, column_of
+from finegraph.graph.builders.manifest import check_cell, check_header, column_of
 from finegraph.graph.builders.text_files import SourceFaults, read_text
 from finegraph.graph.faults import FaultList
 from finegraph.graph.formats.column_types import NumberType, OrderType

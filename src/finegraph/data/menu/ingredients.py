@@ -1,18 +1,33 @@
-"""The 51 ingredients: how each looks, how large its pieces are, how many there are, and how it lies in a dish."""
+"""The 51 ingredients: how each looks, how large its pieces are, how many there are, and how it lies in a dish.
+
+Pictures of pieces are made once and kept. Each ingredient has a sheet of pieces for each size of cut, all shaped and
+turned by chance, and from it one for each sauce. The chance depends on the names alone, so a sheet is the same whenever
+it is made. Sheets that were not used for long are dropped. Cost: about 40 ms for a sheet, 2 ms for the same in another
+sauce.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
+import numpy as np
+from PIL import Image
+
 from finegraph.data.menu import looks_meat as meat
-from finegraph.data.menu import looks_seafood as seafood
 from finegraph.data.menu import looks_staple as staple
 from finegraph.data.menu import looks_vegetable as vegetable
-from finegraph.data.menu.surface import Canvas, Surface
+from finegraph.data.menu.chance import chance
+from finegraph.data.menu.sauces import SAUCES
+from finegraph.data.menu.surface import Canvas, Colour, Surface, shade
 
 Role = Literal["main", "staple", "vegetable", "accent"]
+PIECES = 10
+"""Different pieces on a sheet."""
+CUTS = {"small": 0.84, "usual": 1.0, "large": 1.18}
+"""How large pieces are cut."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +66,12 @@ INGREDIENTS: tuple[Ingredient, ...] = (
     Ingredient("duck", "main", meat.duck, 66, 16, 0.2),
     Ingredient("meatball", "main", meat.meatball, 54, 13, 0.4),
     Ingredient("sausage", "main", meat.sausage, 40, 22, 0.15),
-    Ingredient("shrimp", "main", seafood.shrimp, 60, 15, 0.25),
-    Ingredient("crab", "main", seafood.crab, 96, 9, 0.15),
-    Ingredient("squid", "main", seafood.squid, 46, 22, 0.3),
-    Ingredient("fish", "main", seafood.fish, 86, 9, 0.35),
-    Ingredient("scallop", "main", seafood.scallop, 48, 13, 0.25),
-    Ingredient("clam", "main", seafood.clam, 56, 16, 0.12),
+    Ingredient("shrimp", "main", meat.shrimp, 60, 15, 0.25),
+    Ingredient("crab", "main", meat.crab, 96, 9, 0.15),
+    Ingredient("squid", "main", meat.squid, 46, 22, 0.3),
+    Ingredient("fish", "main", meat.fish, 86, 9, 0.35),
+    Ingredient("scallop", "main", meat.scallop, 48, 13, 0.25),
+    Ingredient("clam", "main", meat.clam, 56, 16, 0.12),
     Ingredient("egg", "main", meat.egg, 56, 7, 0.12),
     Ingredient("tofu", "main", meat.tofu, 42, 22, 0.5),
     Ingredient("tofu puff", "main", meat.tofu_puff, 44, 20, 0.3),
@@ -97,3 +112,35 @@ INGREDIENTS: tuple[Ingredient, ...] = (
 """All of them; their order is the order of the kinds of the graph."""
 
 BY_NAME: dict[str, Ingredient] = {one.name: one for one in INGREDIENTS}
+
+
+@lru_cache(maxsize=160)
+def _plain(ingredient: str, cut: str) -> tuple[Image.Image, ...]:
+    """The pieces of an ingredient without sauce."""
+    one = BY_NAME[ingredient]
+    size = max(8, round(one.size * CUTS[cut]))
+    made = []
+    for number in range(PIECES):
+        random = chance("piece", ingredient, cut, number)
+        angle = (number + random.uniform(0, 1)) * 2 * np.pi / PIECES
+        made.append(shade(one.look(Canvas(size, angle, random))))
+    return tuple(made)
+
+
+@lru_cache(maxsize=400)
+def sheet(ingredient: str, sauce: str, cut: str) -> tuple[Image.Image, ...]:
+    """The pieces of an ingredient in a sauce."""
+    share = min(SAUCES[sauce].coat * BY_NAME[ingredient].coat * 1.5, 0.85)
+    return tuple(_coated(piece, SAUCES[sauce].colour, share) for piece in _plain(ingredient, cut))
+
+
+def _coated(piece: Image.Image, sauce: Colour, share: float) -> Image.Image:
+    """A piece with sauce on it: light and shade stay, its colour moves to that of the sauce."""
+    pixels = np.asarray(piece, dtype=np.float32)
+    colour, cover = pixels[..., :3], pixels[..., 3:]
+    bright = colour.mean(axis=2, keepdims=True)
+    usual = float((bright * cover).sum() / max(float(cover.sum()), 1.0))
+    tint = np.asarray(sauce, dtype=np.float32)
+    stained = colour * (0.35 + 0.65 * tint / 255) * 0.55 + tint * np.clip(bright / max(usual, 1.0), 0, 1.8) * 0.5
+    mixed = np.concatenate([colour + (stained - colour) * share, cover], axis=2)
+    return Image.fromarray(np.clip(mixed, 0, 255).astype(np.uint8))

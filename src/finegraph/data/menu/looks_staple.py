@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from finegraph.data.menu.shapes import blob, slab
-from finegraph.data.menu.strands import grains, tangle
+from finegraph.data.menu.shapes import blob, grains, slab, tangle
 from finegraph.data.menu.surface import Canvas, Surface, mix
 
 

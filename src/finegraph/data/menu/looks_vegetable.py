@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from finegraph.data.menu.shapes import arc, blob, ring, slab, stack, tube, wave
-from finegraph.data.menu.strands import Heap, grains, vary
+from finegraph.data.menu.shapes import Heap, arc, blob, grains, ring, slab, stack, tube, vary, wave
 from finegraph.data.menu.surface import Canvas, Colour, Field, Surface, mix
 
 

@@ -14,14 +14,13 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image, ImageChops
 
-from finegraph.data.menu.atlas import sheet
-from finegraph.data.menu.clutter import THINGS, draw_variant, garnish, thing
+from finegraph.data.menu.ingredients import sheet
 from finegraph.data.menu.plating import Piece, Plating, Portion, arrange
-from finegraph.data.menu.pools import VARIANTS, pool, shade_mask, steam
 from finegraph.data.menu.restaurants import Restaurant
+from finegraph.data.menu.sauces import VARIANTS, pool, shade_mask, steam
 from finegraph.data.menu.surface import Colour
 from finegraph.data.menu.table_tops import SIDE as TABLE_SIDE
-from finegraph.data.menu.table_tops import table
+from finegraph.data.menu.table_tops import THINGS, draw_variant, garnish, table, thing
 from finegraph.data.menu.vessels import RADIUS, SHAPES, VIEWS, Vessel, vessel
 from finegraph.data.menu.vessels import SIDE as VESSEL_SIDE
 

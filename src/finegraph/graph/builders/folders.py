@@ -1,29 +1,47 @@
-"""The label graph of a hierarchy of folders.
+"""The label graph of a hierarchy of folders, and which files in a folder are photos.
 
     photos/fruit/apple/royal gala/001.jpg         fine label "royal gala", level 1 "fruit", level 2 "apple"
 
 The folders that hold photos are the fine labels, and each level of folders above them is a kind. Folders of one level
 with the same name are one coarse label, wherever they lie. Where photos lie less deep than elsewhere, the levels that
 are missing are unknown. Folders without photos, and hidden files and folders, are passed over. Links to folders are
-followed, but a link that leads back is a fault. Cost: one listing of each folder; no photo is opened.
+followed, but a link that leads back is a fault.
+
+Whether a file is a photo is told from its name alone: a link that leads nowhere or a pipe with the name of a photo
+counts as one; opening it raises the error. What can be decoded depends on what is installed, so the endings that count
+do too. Cost: one listing of each folder; no photo is opened.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from finegraph.errors import EmptyGraphError, GraphError, InputError
-from finegraph.graph.builders.photo_names import PHOTO_SUFFIXES, is_photo
 from finegraph.graph.builders.text_files import SourceFaults
 from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
 
 _Parts = tuple[str, ...]
-_SHOWN = 10
+_MAX_CLASHES, _MAX_ENDINGS = 10, 5
+"""How many folders of one name, and endings of names, a message lists."""
+_ALWAYS = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+_HEIF = ("pillow_heif", "pip install 'finegraph[heif]'")
+_BY_PACKAGE = {
+    ".avif": ("PIL._avif", "pip install --upgrade pillow"),
+    ".heic": _HEIF,
+    ".heif": _HEIF,
+    ".hif": _HEIF,
+}
+"""Endings that need a package, and how to get it."""
+
+PHOTO_SUFFIXES = _ALWAYS | {suffix for suffix, (package, _) in _BY_PACKAGE.items() if find_spec(package) is not None}
+"""The endings of the names of photos, in small letters; other files do not make a folder a fine label."""
 
 
 def graph_from_folders(
@@ -163,6 +181,45 @@ def check_clashes(leaves: list[_Parts]) -> None:
         places.setdefault(parts[-1], []).append("/".join(parts))
     clashes = [f"  {name!r}: {', '.join(found[:3])}" for name, found in places.items() if len(found) > 1]
     if clashes:
-        more = [f"  and {len(clashes) - _SHOWN} more"] if len(clashes) > _SHOWN else []
-        lines = ["several folders with photos have the same name:", *clashes[:_SHOWN], *more]
+        more = [f"  and {len(clashes) - _MAX_CLASHES} more"] if len(clashes) > _MAX_CLASHES else []
+        lines = ["several folders with photos have the same name:", *clashes[:_MAX_CLASHES], *more]
         raise GraphError("\n".join([*lines, "rename them, or take the paths as fine labels with fine='path'"]))
+
+
+def is_photo(entry: os.DirEntry[str]) -> bool:
+    """Whether what is in a folder, and is not hidden, has the name of a photo and is no folder itself."""
+    return _suffix(entry.name) in PHOTO_SUFFIXES and not entry.is_dir()
+
+
+def passed_over(names: Iterable[str]) -> list[str]:
+    """What to say of files that do not count as photos: how many there are of each ending.
+
+    Example:
+        >>> passed_over(["notes.txt", "list.TXT", "README"])
+        ['2 .txt files and 1 file without an ending are no photos and are passed over']
+    """
+    spelling: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for name in names:
+        suffix = os.path.splitext(name)[1]
+        spelling.setdefault(suffix.lower(), suffix)
+        counts[suffix.lower()] += 1
+    notes, others = [], []
+    for suffix, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        which = f"{spelling[suffix]} " if suffix else ""
+        words = f"{count:,} {which}file{'' if count == 1 else 's'}{'' if suffix else ' without an ending'}"
+        if suffix in _BY_PACKAGE:
+            notes.append(f"{words} cannot be read: {_BY_PACKAGE[suffix][1]}")
+        else:
+            others.append(words)
+    if others:
+        more = [f"{len(others) - _MAX_ENDINGS} more endings"] if len(others) > _MAX_ENDINGS else []
+        shown = [*others[:_MAX_ENDINGS], *more]
+        listed = " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+        one = sum(counts.values()) == 1
+        notes.append(f"{listed} {'is no photo and is' if one else 'are no photos and are'} passed over")
+    return notes
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()

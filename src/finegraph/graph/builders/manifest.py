@@ -7,10 +7,11 @@ A manifest is a CSV file with one row per photo: `path`, `label`, optionally `sp
 
 A kind whose label is the same on all photos of a fine label gives that fine label one parent. Where the photos disagree
 the kind belongs to the photos rather than to the class: an error, or weights, as the caller likes. Empty cells say
-nothing. A column of numbers (`price [number]`) gives the mean of the photos of a fine label, with their standard
-deviation as spread. A cell is one label, letter by letter; the signs of graph files (`|`, `&`) mean nothing here. Rows
-and quotes follow the rules of graph files. Cost: linear in the cells; beside the text of the file, memory grows with
-the different pairs of fine and coarse label and with the measured values, not with the photos.
+nothing. A column of numbers (`price [number, EUR]`) gives the mean of the photos of a fine label, with their standard
+deviation as spread; `heat [mild < medium < hot]` has labels in an order, as in graph files (see `column_types`). Any
+other header is a name as it stands, letter by letter. So is a cell: the signs of graph files (`|`, `&`) mean nothing
+here. Rows and quotes follow the rules of graph files. Cost: linear in the cells; beside the text of the file, memory
+grows with the different pairs of fine and coarse label and with the measured values, not with the photos.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from typing import Literal
 import numpy as np
 
 from finegraph.errors import InputError, unknown_name
-from finegraph.graph.builders.manifest_columns import check_cell, column_of
 from finegraph.graph.builders.text_files import read_text
-from finegraph.graph.faults import FaultList
-from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType
+from finegraph.graph.faults import CellError, FaultList
+from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, parse_header
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.kind import Kind
 from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import RESERVED_KINDS, kind_name_fault, name_fault, unicode_twins
 from finegraph.graph.number import Number
+from finegraph.graph.number_cells import NumberError, parse_number
+from finegraph.graph.spelling import Suggestions
 
 
 def graph_from_manifest(
@@ -241,3 +243,35 @@ def _check_conflicts(kind: str, by_fine: dict[str, dict[str, _Sight]], faults: F
         message = f"other photos of {name!r} have {first!r} (line {sight.line})"
         hint = "make them agree, leave the column out, or take how often each was seen with on_conflict='weights'"
         faults.add("conflict", message, line=other.line, column=kind, value=second, hint=hint)
+
+
+def column_of(header: str) -> tuple[str, ColumnType | None]:
+    """The name and the type of a column."""
+    if header.endswith("]"):
+        try:
+            name, type_ = parse_header(header)
+        except CellError:
+            return header, None
+        if type_ is not None:
+            return name, type_
+    return header, None
+
+
+def check_cell(text: str, name: str, type_: ColumnType, line: int, faults: FaultList) -> float | None:
+    """The value of a cell of a typed column, if it has one; what is wrong with it is noted."""
+    if not text:
+        return None
+    if isinstance(type_, NumberType):
+        try:
+            cell = parse_number(text, type_.scale, type_.unit)
+        except NumberError as error:
+            faults.add(error.rule, error.message, line=line, column=name, value=text, hint=error.hint)
+            return None
+        if cell is not None and cell[1]:
+            message, what = "a photo has a value without a spread", "give the value alone"
+            faults.add("bad-value", message, line=line, column=name, value=text, hint=what)
+        return None if cell is None else cell[0]
+    if isinstance(type_, OrderType) and text not in type_.labels:
+        hint = Suggestions().hint(text, type_.labels)
+        faults.add("undeclared-label", "not in the order of the header", line=line, column=name, value=text, hint=hint)
+    return None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from finegraph.errors import InputError
-from finegraph.graph.describe import Column, choose_columns, columns_of
+from finegraph.graph.describe import Column, choose_columns, choose_numbers, columns_of
 from finegraph.graph.drawing.number_strips import Dot, Strip, heading, with_strips
 from finegraph.graph.drawing.placement import (
     BULLET,
@@ -32,7 +32,6 @@ from finegraph.graph.drawing.placement import (
 from finegraph.graph.drawing.shown_links import by_size, links_of, order_fine
 from finegraph.graph.drawing.text_width import shorten, text_width
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.number_summary import choose_numbers
 
 MAX_FINE = 60
 MAX_KINDS = 6

@@ -11,11 +11,10 @@ import os
 from finegraph.graph.faults import FaultList, one_fault
 from finegraph.graph.formats.csv_reader import read_csv
 from finegraph.graph.formats.csv_writer import format_csv
-from finegraph.graph.formats.file_content import FileContent
 from finegraph.graph.formats.json_reader import read_json
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.formats.text_file import decode, read_bytes, write_text
-from finegraph.graph.graph_like import GraphLike
+from finegraph.graph.graph_like import FileContent, GraphLike
 
 
 def read_graph_file(path: str) -> tuple[FileContent, list[int] | None]:

@@ -21,7 +21,7 @@ from finegraph.graph.formats.cells import parse_name
 from finegraph.graph.formats.column_types import ColumnType, NumberType, parse_header
 from finegraph.graph.formats.csv_columns import Column, Context
 from finegraph.graph.formats.csv_rows import rows
-from finegraph.graph.formats.file_content import FileContent
+from finegraph.graph.graph_like import FileContent
 from finegraph.graph.kind import Kind
 from finegraph.graph.names import fold, kind_name_fault, unicode_twins
 from finegraph.graph.number import Number

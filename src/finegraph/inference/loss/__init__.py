@@ -1,4 +1,4 @@
-"""The joint loss and its gradients, in closed form, and the loss of comparisons."""
+"""The joint loss with its gradients in closed form, and the loss of comparisons."""
 
 from finegraph.inference.loss.joint_loss import joint_loss
 from finegraph.inference.loss.ranking_loss import ranking_loss

@@ -1,7 +1,7 @@
-"""The loss of a whole batch as a function that torch can differentiate, eagerly and inside compiled programs.
+"""The loss of a batch as a differentiable function, in eager mode and inside compiled programs.
 
-The gradients are found together with the loss, and a backward pass only scales them. If a batch is far larger than the
-caches, all steps are carried out for some samples before the next ones.
+The gradients are computed together with the loss; the backward pass only scales them. A batch far larger than the
+processor's caches is processed in chunks of samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from finegraph.inference.loss.formulas import Gradients, LossAndGradients, Wanted, loss_and_gradients
+from finegraph.inference.loss.formulas import Gradients, LossAndGradients, LossOptions, loss_and_gradients
 from finegraph.inference.numbers.readings import Readings
 from finegraph.inference.numerics import at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
@@ -24,66 +24,68 @@ def batch_loss(
     fine: Float[Tensor, "batch fine"],
     coarse: Float[Tensor, "batch coarse"] | None,
     targets: Targets,
-    wanted: Wanted,
+    options: LossOptions,
     readings: Readings | None = None,
 ) -> LossAndGradients:
     """The loss and its gradients, in chunks of samples if the batch is large.
 
     Args:
-        tables: how to sum over the graph.
-        fine: the fine scores with what numbers add to them.
+        tables: the tables of the sums over the graph.
+        fine: the fine scores with the terms of numbers.
         coarse: the coarse scores; None if all are 0, as in softmax.
-        targets: what was observed.
-        wanted: what to compute.
-        readings: the values that were observed; None if there are no terms of numbers.
+        targets: the observed labels.
+        options: what to compute.
+        readings: the observed values; None if there are no terms of numbers.
     """
     fine, coarse = at_least_float32(fine), None if coarse is None else at_least_float32(coarse)
     batch, dtype = len(fine), tables.dtype_of(fine, coarse)
     max_samples = tables.max_samples(coarse is not None, dtype)
     with without_autocast(fine.device):
         if max_samples is None or batch <= max_samples:
-            return loss_and_gradients(tables.sums_of(coarse, batch, dtype), fine, targets, wanted, readings)
+            return loss_and_gradients(tables.sums_of(coarse, batch, dtype), fine, targets, options, readings)
         memory = Gradients(
-            fine.new_empty(fine.shape, dtype=dtype) if wanted.gradient else None,
-            fine.new_empty(coarse.shape, dtype=dtype) if coarse is not None and wanted.coarse_gradient else None,
+            fine.new_empty(fine.shape, dtype=dtype) if options.gradient else None,
+            fine.new_empty(coarse.shape, dtype=dtype) if coarse is not None and options.coarse_gradient else None,
         )
         losses: list[Tensor] = []
         numbers: list[Tensor] = []
-        rows = -(-batch // -(-batch // max_samples))
+        rows = -(-batch // -(-batch // max_samples))  # chunks of equal size, so that none is much smaller
         for start in range(0, batch, rows):
             chunk = slice(start, start + rows)
-            own = Gradients(*(None if value is None else value[chunk] for value in memory))
+            chunk_memory = Gradients(*(None if value is None else value[chunk] for value in memory))
             read = None if readings is None else readings.part(chunk)
             sums = tables.sums_of(None if coarse is None else coarse[chunk], len(fine[chunk]), dtype)
-            loss, found = loss_and_gradients(sums, fine[chunk], targets.part(chunk), wanted, read, own)
+            loss, gradients = loss_and_gradients(sums, fine[chunk], targets.part(chunk), options, read, chunk_memory)
             losses.append(loss)
-            if found.numbers is not None:
-                numbers.append(found.numbers)
-            for into, value in zip(own, found, strict=True):
-                if into is not None and value is not None and into is not value:
-                    into.copy_(value)
+            if gradients.numbers is not None:
+                numbers.append(gradients.numbers)
+            # The sums may use the memory or not; what they put elsewhere is copied.
+            for destination, value in zip(chunk_memory, gradients, strict=True):
+                if destination is not None and value is not None and destination is not value:
+                    destination.copy_(value)
         memory = memory._replace(numbers=torch.cat(numbers) if numbers else None)
-        return LossAndGradients(torch.stack(losses).sum() if wanted.total else torch.cat(losses), memory)
+        return LossAndGradients(torch.stack(losses).sum() if options.total else torch.cat(losses), memory)
 
 
 def with_gradients(
-    found: LossAndGradients,
+    computed: LossAndGradients,
     tables: SumTables,
     fine: Float[Tensor, "batch fine"],
     coarse: Float[Tensor, "batch coarse"] | None,
     targets: Targets,
-    wanted: Wanted,
+    options: LossOptions,
     readings: Readings | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """The loss as a function of the scores that torch can differentiate; `found` is what `batch_loss` found of them."""
+    """The loss as a differentiable function of the scores; `computed` is the result of `batch_loss` for them."""
+    # The scores are an argument of their own, so that torch tracks their gradient and saves them for the backward pass.
     scores = None if readings is None else readings.scores
-    held = None if readings is None else readings._replace(scores=None)
-    result: Tensor = _Loss.apply(fine, coarse, scores, found, tables, targets, wanted, held)  # type: ignore[no-untyped-call]
+    detached = None if readings is None else readings._replace(scores=None)
+    result: Tensor = _Loss.apply(fine, coarse, scores, computed, tables, targets, options, detached)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Loss(torch.autograd.Function):
-    """Hands over the gradients that were found with the loss."""
+    """Returns the gradients that were computed together with the loss."""
 
     @staticmethod
     def forward(
@@ -91,16 +93,16 @@ class _Loss(torch.autograd.Function):
         fine: Float[Tensor, "batch fine"],
         coarse: Float[Tensor, "batch coarse"] | None,
         numbers: Float[Tensor, "batch number 2"] | None,
-        found: LossAndGradients,
+        computed: LossAndGradients,
         tables: SumTables,
         targets: Targets,
-        wanted: Wanted,
+        options: LossOptions,
         readings: Readings | None,
     ) -> Float[Tensor, "*batch"]:
-        ctx.tables, ctx.targets, ctx.wanted, ctx.gradients = tables, targets, wanted, found.gradients
+        ctx.tables, ctx.targets, ctx.options, ctx.gradients = tables, targets, options, computed.gradients
         ctx.readings = readings
         ctx.save_for_backward(fine, coarse, numbers)
-        return found.loss
+        return computed.loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -109,17 +111,17 @@ class _Loss(torch.autograd.Function):
         gradients: Gradients | None = ctx.gradients
         if gradients is None:
             readings = None if ctx.readings is None else ctx.readings._replace(scores=numbers)
-            gradients = batch_loss(ctx.tables, fine, coarse, ctx.targets, ctx.wanted, readings).gradients
-        # They are scaled in place and given away, so a second backward pass finds them again.
+            gradients = batch_loss(ctx.tables, fine, coarse, ctx.targets, ctx.options, readings).gradients
+        # The gradients are scaled in place and handed to torch, so a second backward pass must recompute them.
         ctx.gradients = None
         factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
         is_one = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
-        out: list[Tensor | None] = []
+        results: list[Tensor | None] = []
         for grad, source in zip(gradients, (fine, coarse, numbers), strict=True):
-            of_each = factor if grad is None or grad.ndim == 2 or not factor.ndim else factor.unsqueeze(2)
-            scaled = grad if grad is None or is_one else grad.mul_(of_each)
-            out.append(None if scaled is None else scaled.to(source.dtype))
-        return *out, None, None, None, None, None
+            broadcast = factor if grad is None or grad.ndim == 2 or not factor.ndim else factor.unsqueeze(2)
+            scaled = grad if grad is None or is_one else grad.mul_(broadcast)
+            results.append(None if scaled is None else scaled.to(source.dtype))
+        return *results, None, None, None, None, None
 
 
 def compiled_loss(
@@ -130,7 +132,7 @@ def compiled_loss(
     divisor: float | Float[Tensor, ""] | None,
     readings: Readings | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """The loss inside a compiled program: of each sample, or their sum divided by a number."""
+    """The loss inside a compiled program: per sample, or summed and divided by `divisor`."""
     ones = fine.new_ones(len(fine), 1 + targets.column.shape[1], dtype=tensors.by_groups.dtype_of(fine, coarse))
     weight = ones if targets.weight is None else targets.weight * ones
     read = (None,) * 4 if readings is None else (readings.value, readings.weight, readings.scores, readings.evidence)
@@ -156,21 +158,22 @@ def _loss_operator(
     evidence: Tensor | None,
     key: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss of each sample as one opaque operator, since it branches on values; `key` names the graph's tensors."""
+    """The loss of each sample as one opaque operator, since it branches on values; `key` finds the graph's tensors."""
     tensors = GraphTensors.by_key(key)
     tables = tensors.by_groups
     targets = Targets(target, column, weight, tables.targets.max_kinds())
     readings = None
     if read_weight is not None:
         readings = Readings(tensors.numbers, target, read, read_weight, numbers, evidence)
-    wanted = Wanted(coarse_gradient=coarse is not None)
-    loss, found = batch_loss(tables, fine, coarse, targets, wanted, readings)
-    assert found.fine is not None
-    coarse_grad = fine.new_zeros(0) if coarse is None or found.coarse is None else found.coarse.to(coarse.dtype)
+    options = LossOptions(coarse_gradient=coarse is not None)
+    loss, gradients = batch_loss(tables, fine, coarse, targets, options, readings)
+    assert gradients.fine is not None
+    # An operator must return tensors, so an empty one stands for a gradient that does not exist.
+    coarse_grad = fine.new_zeros(0) if coarse is None or gradients.coarse is None else gradients.coarse.to(coarse.dtype)
     number_grad = fine.new_zeros(0)
     if numbers is not None:
-        number_grad = torch.zeros_like(numbers) if found.numbers is None else found.numbers.to(numbers.dtype)
-    return loss, found.fine.to(fine.dtype), coarse_grad, number_grad
+        number_grad = torch.zeros_like(numbers) if gradients.numbers is None else gradients.numbers.to(numbers.dtype)
+    return loss, gradients.fine.to(fine.dtype), coarse_grad, number_grad
 
 
 @_loss_operator.register_fake
@@ -192,7 +195,7 @@ def _(
     return fine.new_empty(fine.shape[0], dtype=dtype), fine.new_empty(fine.shape), coarse_grad, number_grad
 
 
-def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _save_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.has_coarse, ctx.has_numbers = inputs[1] is not None, inputs[7] is not None
     ctx.save_for_backward(*output[1:])
 
@@ -205,4 +208,4 @@ def _scale_gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     return (fine * factor).to(fine.dtype), coarse_grad, None, None, None, None, None, number_grad, None, None
 
 
-_loss_operator.register_autograd(_scale_gradients, setup_context=_keep_gradients)
+_loss_operator.register_autograd(_scale_gradients, setup_context=_save_gradients)

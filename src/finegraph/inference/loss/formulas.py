@@ -1,4 +1,4 @@
-"""The loss of one batch and its gradients, by the formulas of docs/idea.md in their order and with their numbers.
+"""The loss of one batch and its gradients: the formulas of docs/idea.md, in their order and with their numbers.
 
     (2)  s_i         =  f_i + sum_j log sum_c g^j[i, c] exp(f^j[c])
     (3)  p_i         =  softmax(s)_i
@@ -7,9 +7,9 @@
     (6)  dL/ds_i     =  (w_0 + sum_j w_j) p_i - w_0 [i = y] - sum_j w_j p_i r^j[i, t_j] / p^j[t_j]
     (7)  dL/df^j_c   =  sum_i r^j[i, c] dL/ds_i + w_j (sum_i p_i r^j[i, t_j] r^j[i, c] / p^j[t_j] - [c = t_j])
 
-Numbers have terms of their own between (3) and (4), by the formulas (n3) to (n6) of `numbers/readings.py`. A batch
-costs a few times a plain cross-entropy and needs two matrices of its size. If a probability is below what the number
-format holds, its terms of (4) to (7) are found in log space: nothing is clamped.
+Numbers add terms of their own between (3) and (4), by formulas (n3) to (n6) of `numbers/readings.py`. A batch costs a
+few times as much as plain cross-entropy and needs two matrices of its size. If a probability underflows, its terms in
+(4) to (7) are computed in log space; nothing is clamped.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from finegraph.inference.sums.interface import GraphSums
 from finegraph.inference.sums.targets import Targets
 
 _MAX_TOGETHER = 1 << 22
-"""How many numbers are held at a time in log space."""
+"""The largest number of values held at a time in log space."""
 
 
-class Wanted(NamedTuple):
+class LossOptions(NamedTuple):
     """What to compute.
 
     Attributes:
-        total: whether the loss is that of all samples together rather than of each one.
-        scale: a factor of the loss if it is a total, and of all gradients: 1 over the number of samples for a mean.
-        gradient: whether the gradient for the fine scores is wanted.
-        coarse_gradient: whether that for the coarse scores is wanted too.
+        total: whether to sum the losses of all samples.
+        scale: a factor for a total loss and for all gradients; 1 over the number of samples for a mean.
+        gradient: whether to compute the gradient for the fine scores.
+        coarse_gradient: whether to compute the gradient for the coarse scores too.
     """
 
     total: bool = False
@@ -50,9 +50,13 @@ class Wanted(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The gradients of the summed loss for the fine and for the coarse scores, if they are wanted.
+    """The gradients of the summed loss.
 
-    That for the scores of numbers is what does not pass through the joint scores; None if there is nothing.
+    Attributes:
+        fine: for the fine scores; None if not requested.
+        coarse: for the coarse scores; None if not requested.
+        numbers: for the scores of numbers, only the part that does not pass through the joint scores; None if that
+            is zero.
     """
 
     fine: Float[Tensor, "batch fine"] | None = None
@@ -61,7 +65,7 @@ class Gradients(NamedTuple):
 
 
 class LossAndGradients(NamedTuple):
-    """A loss, of each sample or in total, and its gradients."""
+    """A loss, per sample or in total, and its gradients."""
 
     loss: Float[Tensor, "*batch"]
     gradients: Gradients
@@ -74,7 +78,7 @@ def loss_and_gradients(
     sums: GraphSums,
     fine: Float[Tensor, "batch fine"],
     targets: Targets,
-    wanted: Wanted,
+    options: LossOptions,
     readings: Readings | None = None,
     memory: Gradients = NO_MEMORY,
 ) -> LossAndGradients:
@@ -82,72 +86,72 @@ def loss_and_gradients(
 
     Args:
         sums: the sums over the graph, for the coarse scores of the batch.
-        fine: the fine scores with what numbers add to them, in float32 or wider.
-        targets: what was observed.
-        wanted: what to compute.
-        readings: the values that were observed; None if there are no terms of numbers.
-        memory: where gradients may be put, as far as it is given.
+        fine: the fine scores with the terms of numbers, in float32 or wider.
+        targets: the observed labels.
+        options: what to compute.
+        readings: the observed values; None if there are no terms of numbers.
+        memory: tensors that the gradients may be written to; each may be None.
     """
-    scale, dtype = wanted.scale, sums.dtype
+    scale, dtype = options.scale, sums.dtype
     joint = sums.joint_scores(fine, memory.fine)  # (2)
-    # The probabilities take over the memory of the joint scores, unless that is the caller's.
+    # The probabilities overwrite the joint scores, unless these are the caller's tensor.
     fine_probs = torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint)  # (3)
     read = None
     if readings is not None:
-        read = reading_terms(readings, fine_probs, sums.smallest, scale, wanted.gradient)  # (n3) to (n6)
+        read = reading_terms(readings, fine_probs, sums.smallest, scale, options.gradient)  # (n3) to (n6)
     sums.set_probs(fine_probs, targets)
     del joint, fine_probs
     probs = sums.target_probs()  # (4)
     weight, underflow = targets.weight, None
     if weight is not None and not bool((weight > 0).all()):
-        # What was not observed must not underflow; its logarithm is multiplied by 0.
+        # Labels that were not observed have weight 0. They must not count as underflow, nor give 0 * log 0.
         probs = torch.where(weight > 0, probs, 1.0)
     kept = weight
-    # The one fallback: terms that underflowed are left out here, and added in log space below.
+    # The only fallback: terms that underflowed are left out here and added in log space below.
     if probs.numel() and probs.amin().item() < sums.smallest:
         underflow = probs < sums.smallest
         probs = probs.masked_fill(underflow, 1.0)
         weight = torch.ones_like(probs) if weight is None else weight.expand_as(probs)
         kept = weight.masked_fill(underflow, 0.0)
     logs = probs.log() if kept is None else probs.log().mul_(kept)
-    loss = logs.sum().mul_(-scale) if wanted.total and underflow is None else logs.sum(dim=1).neg_()  # (5)
+    loss = logs.sum().mul_(-scale) if options.total and underflow is None else logs.sum(dim=1).neg_()  # (5)
     del logs
     grad, coarse_grad = None, None
-    if wanted.gradient:
+    if options.gradient:
         prob_grads = probs.reciprocal_().mul_(-scale)
         grad = sums.gradient(prob_grads if kept is None else prob_grads.mul_(kept), weight, scale)  # (6)
     if underflow is not None and weight is not None:
         _add_in_log_space(sums, fine, targets, weight, underflow, scale, loss, grad)
-        loss = loss.sum() * scale if wanted.total else loss
+        loss = loss.sum() * scale if options.total else loss
     number_grad = None
     if readings is not None and read is not None:
-        more = _with_log_space(sums, fine, readings, read, scale)
-        loss = loss + (more.loss.sum() * scale if wanted.total else more.loss).to(loss.dtype)
-        number_grad = more.gradients.numbers
-        if grad is not None and more.gradients.fine is not None:
-            grad.add_(more.gradients.fine)
-    if grad is not None and wanted.coarse_gradient:
+        number_terms = _number_terms(sums, fine, readings, read, scale)
+        loss = loss + (number_terms.loss.sum() * scale if options.total else number_terms.loss).to(loss.dtype)
+        number_grad = number_terms.gradients.numbers
+        if grad is not None and number_terms.gradients.fine is not None:
+            grad.add_(number_terms.gradients.fine)
+    if grad is not None and options.coarse_gradient:
         coarse_grad = sums.coarse_gradient(grad, underflow is None and read is None, memory.coarse)  # (7)
     return LossAndGradients(loss.to(dtype), Gradients(grad, coarse_grad, number_grad))
 
 
-def _with_log_space(
+def _number_terms(
     sums: GraphSums,
     fine: Float[Tensor, "batch fine"],
     readings: Readings,
     read: ReadingTerms,
     scale: float | Float[Tensor, ""],
 ) -> LossAndGradients:
-    """The terms of numbers for each sample; those whose probabilities underflowed are found in log space.
+    """The terms of numbers for each sample; those whose probabilities underflowed are computed in log space.
 
     Args:
         sums: the sums over the graph.
-        fine: the fine scores with what numbers add to them.
-        readings: the values that were observed.
-        read: their terms.
+        fine: the fine scores with the terms of numbers.
+        readings: the observed values.
+        read: the terms of the readings.
         scale: the factor of all gradients.
     """
-    weight, probs, grad, own = readings.weight.to(read.probs.dtype), read.probs, read.grad, read.score_grad
+    weight, probs, grad, score_grad = readings.weight.to(read.probs.dtype), read.probs, read.grad, read.score_grad
     underflow = None
     if probs.numel() and probs.amin().item() < sums.smallest:
         underflow = (probs < sums.smallest) & (weight > 0)
@@ -157,15 +161,15 @@ def _with_log_space(
         for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, _MAX_TOGETHER // fine.shape[1])):
             joint = sums.of_samples(sample).joint_scores(fine[sample])
             log_probs = torch.log_softmax(joint.double(), dim=1)
-            found, more, numbers = reading_terms_in_log_space(
+            log_space_loss, log_space_grad, numbers = reading_terms_in_log_space(
                 readings.part(sample), log_probs, underflow[sample], scale
             )
-            loss.index_add_(0, sample, found.to(loss.dtype))
+            loss.index_add_(0, sample, log_space_loss.to(loss.dtype))
             if grad is not None:
-                grad.index_add_(0, sample, more.to(grad.dtype))
-            if own is not None:
-                own.index_add_(0, sample, numbers)
-    return LossAndGradients(loss, Gradients(grad, None, own))
+                grad.index_add_(0, sample, log_space_grad.to(grad.dtype))
+            if score_grad is not None:
+                score_grad.index_add_(0, sample, numbers)
+    return LossAndGradients(loss, Gradients(grad, None, score_grad))
 
 
 def _add_in_log_space(
@@ -183,12 +187,12 @@ def _add_in_log_space(
     Args:
         sums: the sums over the graph.
         fine: the fine scores.
-        targets: what was observed.
+        targets: the observed labels.
         weight: the weights of the fine label and of each target.
         underflow: which of these underflowed.
         scale: the factor of all gradients.
-        loss: the loss of each sample, to add to.
-        grad: the gradient for the joint scores, to add to; None if it is not wanted.
+        loss: the loss of each sample, changed in place.
+        grad: the gradient for the joint scores, changed in place; None if not requested.
     """
     for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, _MAX_TOGETHER // fine.shape[1])):
         joint = sums.of_samples(sample).joint_scores(fine[sample])
@@ -202,7 +206,7 @@ def _add_in_log_space(
             loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
             if grad is None:
                 continue
-            # A label that is truly impossible has no share in its fine labels: the loss is infinite, this gradient 0.
+            # A truly impossible label has no fine labels: the loss is infinite, and its part of the gradient is 0.
             share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
             share.mul_((factor * scale).unsqueeze(1))
             grad.index_add_(0, rows, -share.to(grad.dtype))

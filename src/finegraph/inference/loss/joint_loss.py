@@ -1,11 +1,10 @@
-"""The loss of the paper, for whole, partial and set-valued labels, for photo labels, and for values of numbers.
+"""The joint loss of the paper, for complete, partial and set-valued labels, photo labels, and values of numbers.
 
-    L = -log p_y - sum_j weight_j log p^j[t_j]        t_j = the parent of y in kind j, or the label seen on this photo
+    L = -log p_y - sum_j weight_j log p^j[t_j]        t_j = the parent of y in kind j, or the photo label
 
-A number adds minus the log probability of reading the value of y, or that measured on the photo: `readings.py`.
-What was not observed is left out: an unknown parent, a fine label or a kind marked with `ignore_index`. A sample of
-which nothing was observed contributes 0. Time and memory are a few times those of a plain cross-entropy; see
-`formulas.py` for how.
+A number adds minus the log probability of reading the value of y, or the value measured on the photo (`readings.py`).
+What was not observed is left out: an unknown parent, or a fine label or kind marked with `ignore_index`. A sample with
+nothing observed contributes 0. Time and memory are a few times those of plain cross-entropy (`formulas.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference.loss.autograd import batch_loss, compiled_loss, with_gradients
-from finegraph.inference.loss.formulas import Wanted
+from finegraph.inference.loss.formulas import LossOptions
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import components_of
 from finegraph.inference.numbers.readings import Readings
@@ -32,7 +31,7 @@ Reduction = Literal["mean", "sum", "none"]
 KindWeights = float | Mapping[str, float] | None
 
 FROM_FINE = -2
-"""In place of a label of a kind: what the graph says of the sample's fine label."""
+"""In place of a label of a kind: use the parent of the sample's fine label."""
 
 
 def joint_loss(
@@ -46,17 +45,16 @@ def joint_loss(
     """The joint negative log-likelihood of the fine label and of its coarse labels.
 
     Args:
-        posterior: what a head answers.
-        target: the fine label of each sample, `ignore_index` where it was not observed; or, for samples known only to
-            be one of several fine labels, a mask (batch, fine) of these; or None if no fine label was observed.
-        kind_targets: for some kinds the label seen on each photo; `ignore_index` where it was not observed, `FROM_FINE`
-            (-2) where it is what the graph says of the fine label. By default, and for the other kinds, all are that.
-            For numbers the value measured on each photo, in the user's unit; NaN where it is the value of the fine
-            label, if that is known.
-        kind_weights: the weight of the term of each kind and number: one for all, or one for each. By default 1, as in
-            the paper.
-        reduction: "mean" over the samples of which anything was observed, "sum", or "none" for one loss per sample.
-        ignore_index: marks what was not observed.
+        posterior: the output of a head.
+        target: the fine label of each sample, or `ignore_index` if it was not observed. For samples known only to be
+            one of several fine labels, a mask (batch, fine). None if no fine label was observed.
+        kind_targets: for some kinds, the photo label of each sample: `ignore_index` if it was not observed, `FROM_FINE`
+            (-2) for the parent of the fine label. Other kinds use the parent of the fine label. For numbers, the value
+            measured on each photo, in the user's unit; NaN for the value of the fine label, if that is known.
+        kind_weights: the weight of the term of each kind and number: one for all, or a mapping. By default 1, as in the
+            paper.
+        reduction: "mean" over the samples with anything observed, "sum", or "none" for one loss per sample.
+        ignore_index: marks labels that were not observed.
 
     Example:
         >>> from finegraph import LabelGraph
@@ -88,34 +86,34 @@ def joint_loss(
     needs_coarse = torch.is_grad_enabled() and coarse is not None and coarse.requires_grad
     needs_any = needs_coarse or (torch.is_grad_enabled() and fine.requires_grad)
     scale = 1.0 if divisor is None else 1.0 / divisor
-    wanted = Wanted(divisor is not None, scale, gradient=needs_any, coarse_gradient=needs_coarse)
+    options = LossOptions(divisor is not None, scale, gradient=needs_any, coarse_gradient=needs_coarse)
     with torch.no_grad():
-        found = batch_loss(tables, fine, coarse, targets, wanted, readings)
-    return with_gradients(found, tables, fine, coarse, targets, wanted, readings) if needs_any else found.loss
+        computed = batch_loss(tables, fine, coarse, targets, options, readings)
+    return with_gradients(computed, tables, fine, coarse, targets, options, readings) if needs_any else computed.loss
 
 
 def _measured_values(posterior: Posterior, kind_targets: Mapping[str, Tensor]) -> Float[Tensor, "batch number"] | None:
-    """The values measured on photos, on the inner scales, NaN where there is none; None if there is none at all."""
-    numbers = posterior.tensors.numbers
-    if not any(one.name in kind_targets for one in numbers.numbers):
+    """The values measured on photos, on the inner scales, NaN if missing; None if nothing was measured."""
+    numbers = posterior.tensors.numbers.numbers
+    if not any(tensors.name in kind_targets for tensors in numbers):
         return None
     columns = []
-    for one in numbers.numbers:
-        values = kind_targets.get(one.name)
+    for tensors in numbers:
+        number, values = tensors.number, kind_targets.get(tensors.name)
         if values is None:
             columns.append(posterior.fine_scores.new_full((len(posterior),), torch.nan, dtype=torch.float64))
             continue
         if values.shape != (len(posterior),) or not values.dtype.is_floating_point:
             raise TargetError(
-                f"kind_targets[{one.name!r}]: expected one value per sample as floating-point numbers, NaN where none "
-                f"was measured, shape ({len(posterior)},), got {values.dtype} of shape {tuple(values.shape)}"
+                f"kind_targets[{tensors.name!r}]: expected one value per sample as floating-point numbers, NaN where "
+                f"none was measured, shape ({len(posterior)},), got {values.dtype} of shape {tuple(values.shape)}"
             )
         inner = values.to(posterior.fine_scores.device).double()
-        inner = ((inner.log() if one.number.scale == "log" else inner) - one.number.centre) / one.number.width
+        inner = ((inner.log() if number.scale == "log" else inner) - number.centre) / number.width
         if not torch.compiler.is_compiling() and bool(((inner.isnan() | inner.isinf()) & ~values.isnan()).any()):
-            above = " above 0" if one.number.scale == "log" else ""
+            above = " above 0" if number.scale == "log" else ""
             raise TargetError(
-                f"kind_targets[{one.name!r}]: expected finite values{above}, or NaN where none was measured"
+                f"kind_targets[{tensors.name!r}]: expected finite values{above}, or NaN where none was measured"
             )
         columns.append(inner)
     return torch.stack(columns, dim=1)
@@ -128,32 +126,32 @@ def _readings(
     measured: Float[Tensor, "batch number"] | None,
     weights: list[float] | None,
 ) -> Readings | None:
-    """What the loss asks of numbers; None if it asks for nothing.
+    """The readings that the loss needs; None if no number has a term.
 
     Args:
-        posterior: what a head answers.
-        fine: the fine label of each sample; any one where it was not observed.
-        known: where it was.
+        posterior: the output of a head.
+        fine: the fine label of each sample; arbitrary if it was not observed.
+        known: which fine labels were observed.
         measured: the values measured on photos.
         weights: one weight per kind and number; None if all are 1.
     """
     table = posterior.tensors.numbers
-    own = None if weights is None else weights[len(posterior.graph.kinds) :]
-    if not len(table) or (own is not None and not any(own)):
+    number_weights = None if weights is None else weights[len(posterior.graph.kinds) :]
+    if not len(table) or (number_weights is not None and not any(number_weights)):
         return None
-    # A sample has a term where its label is known and has a value, or where one was measured.
+    # A sample has a term if its label is known and has a value, or if a value was measured.
     weight = table.known.index_select(0, fine) * known.unsqueeze(1)
     if measured is not None:
         weight = torch.where(measured.isnan(), weight, 1.0)
-    if own is not None:
-        weight = weight * weight.new_tensor(own)
+    if number_weights is not None:
+        weight = weight * weight.new_tensor(number_weights)
     return Readings(table, fine, measured, weight, posterior.number_scores, posterior.number_evidence)
 
 
 def divisor_of(
     reduction: Reduction, batch: int, observed: Bool[Tensor, " batch"] | None, dtype: torch.dtype
 ) -> float | Float[Tensor, ""] | None:
-    """What to divide the summed loss by; None if it is not summed. A plain number if all samples count."""
+    """The divisor of the summed loss; None if the loss is not summed. A plain float if all samples count."""
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     if reduction == "none":
@@ -173,19 +171,20 @@ def _set_loss(
     reduction: Reduction,
     ignore_index: int,
 ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-    """The loss for fine labels known only to be one of a set; a kind's term uses the union of their parents.
+    """The loss for samples whose fine label is only known to be in a set.
 
-    That of a number reads the range from the smallest to the largest of their values.
+    The term of a kind uses the union of the parents of the set. The term of a number reads the range from the smallest
+    to the largest value of the set.
 
     Args:
-        posterior: what a head answers.
-        log_probs: its log probabilities of the fine labels.
+        posterior: the output of a head.
+        log_probs: the log probabilities of the fine labels.
         target: the set of each sample.
-        kind_targets: for some kinds the label seen on each photo.
+        kind_targets: for some kinds, the photo label of each sample.
         measured: the values measured on photos.
         weights: one weight per kind and number; None if all are 1.
-        reduction: whether to average, sum or return the losses of the samples.
-        ignore_index: marks what was not observed.
+        reduction: "mean", "sum" or "none".
+        ignore_index: marks labels that were not observed.
     """
     tensors = posterior.tensors
     if target.shape != log_probs.shape:
@@ -196,18 +195,18 @@ def _set_loss(
         union = kind.union_of_parents(target)
         if kind.name in kind_targets:
             labels = _photo_labels(tensors, kind.name, kind_targets[kind.name], len(loss), ignore_index)
-            one = torch.nn.functional.one_hot(labels.label, kind.label_count).bool()
-            union = (one & labels.seen.unsqueeze(1)) | (union & labels.from_fine.unsqueeze(1))
+            one_hot = torch.nn.functional.one_hot(labels.label, kind.label_count).bool()
+            union = (one_hot & labels.seen.unsqueeze(1)) | (union & labels.from_fine.unsqueeze(1))
             observed = observed | labels.seen
         weight = 1.0 if weights is None else weights[kind.number]
         loss = loss - weight * _log_sum(posterior.kind_log_probs(kind.name, log_probs), union)
     for number in tensors.numbers.numbers:
         weight = 1.0 if weights is None else weights[len(tensors.kinds) + number.place]
-        own = None if measured is None else measured[:, number.place]
-        if own is not None:
-            observed = observed | ~own.isnan()
+        column = None if measured is None else measured[:, number.place]
+        if column is not None:
+            observed = observed | ~column.isnan()
         if weight > 0:
-            loss = loss - weight * _log_prob_of_range(posterior, number, log_probs, target, own)
+            loss = loss - weight * _log_prob_of_range(posterior, number, log_probs, target, column)
     divisor = divisor_of(reduction, len(loss), observed, loss.dtype)
     return loss if divisor is None else loss.sum() / divisor
 
@@ -219,10 +218,10 @@ def _log_prob_of_range(
     target: Bool[Tensor, "batch fine"],
     measured: Float[Tensor, " batch"] | None,
 ) -> Float[Tensor, " batch"]:
-    """The log probability of reading a value in the range of those of a set; 0 if one of them is unknown.
+    """The log probability of reading a value in the range of a set of fine labels; 0 if one of their values is unknown.
 
-    The likelihood of a value is 1 inside the range, and falls with its distance outside. Where a value was measured on
-    the photo, it is that one.
+    The likelihood of a value is 1 inside the range and falls with the distance outside. A value measured on the photo
+    takes the place of the range.
     """
     if posterior.number_evidence is not None:
         raise InputError("joint_loss: evidence on numbers together with sets of fine labels has no closed form")
@@ -230,37 +229,38 @@ def _log_prob_of_range(
     low = values.expand_as(target).masked_fill(~target, torch.inf).amin(dim=1)
     high = values.expand_as(target).masked_fill(~target, -torch.inf).amax(dim=1)
     error = variances.expand_as(target).masked_fill(~target, 0.0).amax(dim=1)
-    some = target.any(dim=1) & ~(target & number.fine_value.isnan()).any(dim=1)
+    known = target.any(dim=1) & ~(target & number.fine_value.isnan()).any(dim=1)
     if measured is not None:
         seen = ~measured.isnan()
         low, high = torch.where(seen, measured, low), torch.where(seen, measured, high)
-        error, some = torch.where(seen, number.measured_variance, error), some | seen
-    low, high = (torch.where(some, end, 0.0).unsqueeze(1) for end in (low, high))
-    error = torch.where(some, error, 1.0).unsqueeze(1)
+        error, known = torch.where(seen, number.measured_variance, error), known | seen
+    # Samples without a range are replaced before the logarithm, so that no NaN enters the gradient.
+    low, high = (torch.where(known, end, 0.0).unsqueeze(1) for end in (low, high))
+    error = torch.where(known, error, 1.0).unsqueeze(1)
     parts = components_of(number, posterior.number_scores, None)
-    away = (low - parts.mean).clamp_min(0.0) + (parts.mean - high).clamp_min(0.0)
-    log_likelihood = -0.5 * (away.square() / (parts.variance + error) + torch.log1p(parts.variance / error))
+    distance = (low - parts.mean).clamp_min(0.0) + (parts.mean - high).clamp_min(0.0)
+    log_likelihood = -0.5 * (distance.square() / (parts.variance + error) + torch.log1p(parts.variance / error))
     total = torch.logsumexp(log_probs.double() + number.to_fine(log_likelihood), dim=1)
-    return torch.where(some, total, 0.0).to(log_probs.dtype)
+    return torch.where(known, total, 0.0).to(log_probs.dtype)
 
 
 def _log_sum(log_probs: Float[Tensor, "batch label"], mask: Bool[Tensor, "batch label"]) -> Float[Tensor, " batch"]:
     """The log of the summed probability of each sample's set; 0 for an empty set, which says nothing."""
-    some = mask.any(dim=1)
+    nonempty = mask.any(dim=1)
     terms = log_probs.masked_fill(~mask, -torch.inf)
     possible = ~terms.isneginf().all(dim=1)
-    # Sets that say nothing, or are impossible, are replaced before the logarithm, so that no NaN enters the gradient.
+    # Empty and impossible sets are replaced before the logarithm, so that no NaN enters the gradient.
     total = torch.logsumexp(torch.where(possible.unsqueeze(1), terms, 0.0), dim=1)
-    return torch.where(possible, total, torch.where(some, -torch.inf, 0.0))
+    return torch.where(possible, total, torch.where(nonempty, -torch.inf, 0.0))
 
 
 class _PhotoLabels(NamedTuple):
-    """The labels of one kind that were seen on photos.
+    """The photo labels of one kind.
 
     Attributes:
-        label: the label; any one where none was seen.
-        seen: which samples have one.
-        from_fine: which samples have what the graph says of their fine label.
+        label: the photo label of each sample; arbitrary if it has none.
+        seen: which samples have a photo label.
+        from_fine: which samples use the parent of their fine label.
     """
 
     label: Int[Tensor, " batch"]
@@ -269,7 +269,7 @@ class _PhotoLabels(NamedTuple):
 
 
 def check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
-    """Raise if targets are no tensors, or are for kinds that the graph does not have."""
+    """Raise if a target is not a tensor, or is for a kind that the graph does not have."""
     if target is not None and not isinstance(target, Tensor):
         raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
     for name, labels in (kind_targets or {}).items():
@@ -281,7 +281,7 @@ def check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, ob
 
 
 def weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
-    """One weight per kind, and then per number, or None if all are 1."""
+    """One weight per kind and then per number; None if all are 1."""
     if kind_weights is None:
         return None
     names = (*graph.kinds, *graph.numbers)
@@ -311,14 +311,14 @@ def batch_targets(
     """The targets of a batch, and which samples have anything observed (None: all).
 
     Args:
-        tensors: the graph.
-        tables: how to sum over it.
+        tensors: the tensors of the graph.
+        tables: the tables of the sums over the graph.
         target: the fine label of each sample.
-        kind_targets: for some kinds the label seen on each photo.
+        kind_targets: for some kinds, the photo label of each sample.
         kind_weights: one weight per kind; None if all are 1.
-        ignore_index: marks what was not observed.
-        batch: how many samples there are.
-        dtype: the number format of the weights.
+        ignore_index: marks labels that were not observed.
+        batch: the number of samples.
+        dtype: the dtype of the weights.
     """
     complete = _check_labels("target", target, batch, len(tensors.graph), ignore_index)
     observed = None if complete else target != ignore_index
@@ -328,16 +328,16 @@ def batch_targets(
         weight = targets.weight.to(dtype)
         targets = targets._replace(weight=weight if observed is None else weight * observed.unsqueeze(1))
     for name, labels in kind_targets.items():
-        found = _photo_labels(tensors, name, labels, batch, ignore_index)
-        _replace_by_photo_labels(tensors, tables, name, found, targets)
-        observed = None if observed is None else observed | found.seen
+        photo_labels = _photo_labels(tensors, name, labels, batch, ignore_index)
+        _replace_by_photo_labels(tensors, tables, name, photo_labels, targets)
+        observed = None if observed is None else observed | photo_labels.seen
     return targets if kind_weights is None else _times_kind_weights(targets, kind_weights, dtype), observed
 
 
 def _photo_labels(
     tensors: GraphTensors, name: str, labels: Int[Tensor, " batch"], batch: int, ignore_index: int
 ) -> _PhotoLabels:
-    """The labels of one kind that were seen on photos, checked."""
+    """The photo labels of one kind, checked."""
     count = tensors.kind(name).label_count
     _check_labels(f"kind_targets[{name!r}]", labels, batch, count, ignore_index, may_be_from_fine=True)
     from_fine = (labels == FROM_FINE) & (labels != ignore_index)
@@ -350,7 +350,7 @@ def _photo_labels(
 def _replace_by_photo_labels(
     tensors: GraphTensors, tables: SumTables, name: str, labels: _PhotoLabels, targets: Targets
 ) -> None:
-    """Put the labels seen on photos in place of what the graph says, in the targets of a kind."""
+    """Replace the targets of a kind that come from the graph by photo labels, in place."""
     assert targets.weight is not None
     kind = tensors.kind(name)
     places = targets.places_of(kind.number)
@@ -366,7 +366,7 @@ def _replace_by_photo_labels(
 
 
 def _times_kind_weights(targets: Targets, kind_weights: list[float], dtype: torch.dtype) -> Targets:
-    """Targets with the weights of their kinds."""
+    """The targets with their weights multiplied by those of their kinds."""
     factors = [1.0, *(kind_weights[kind] for kind in targets.kind)]
     row: Float[Tensor, "1 term"] = torch.tensor([factors], dtype=dtype, device=targets.fine.device)
     return targets._replace(weight=row if targets.weight is None else targets.weight * row)
@@ -380,7 +380,9 @@ def _check_labels(
     ignore_index: int,
     may_be_from_fine: bool = False,
 ) -> bool:
-    """Raise if a target tensor has the wrong shape or type, or a value outside the graph.
+    """Raise if a target tensor has the wrong shape or type, or a label outside the graph.
+
+    Values are only checked on the CPU and outside compiled programs.
 
     Returns:
         Whether all labels are known to be observed.
@@ -409,7 +411,7 @@ def _check_labels(
 def _check_possible(
     tensors: GraphTensors, name: str, labels: Int[Tensor, " batch"], seen: Bool[Tensor, " batch"]
 ) -> None:
-    """Raise if a label seen on a photo is one that no fine label can have."""
+    """Raise if no fine label can have one of the photo labels."""
     if torch.compiler.is_compiling() or labels.device.type != "cpu":
         return
     impossible = seen & ~tensors.kind(name).possible[labels]

@@ -1,9 +1,9 @@
 """The loss of comparisons: "photo A is hotter than photo B", on the values that a model predicts for the two.
 
-    L = log(1 + exp(-(more - less) / scale))           "the same": half of it either way
+    L = log(1 + exp(-(more - less) / scale))           "the same": the mean of both directions
 
-This is Bradley and Terry's model on predicted values, as `fit_comparisons` has it on those of fine labels. Adding the
-same number to all values changes nothing. Linear in the pairs; exact and finite for differences of any size.
+This is the Bradley-Terry model on predicted values; `fit_comparisons` uses it on the values of fine labels. Adding a
+constant to all values changes nothing. The cost is linear in the pairs. The loss is finite for differences of any size.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def ranking_loss(
     scale: float = 1.0,
     reduction: Literal["mean", "sum", "none"] = "mean",
 ) -> Float[Tensor, ""] | Float[Tensor, " pair"]:
-    """The negative log-likelihood of comparisons, given the values of the two things of each pair.
+    """The negative log-likelihood of comparisons, given the two values of each pair.
 
     Args:
-        values_more: what is predicted for the one that has more, such as `posterior.value("heat").mean[more]`.
-        values_less: what is predicted for the one that has less.
-        same: pairs without a difference; by default none are.
-        scale: the difference that people tell apart in 73 of 100 cases, in the unit of the values; a good start is
+        values_more: the prediction for the item with more, such as `posterior.value("heat").mean[more]`.
+        values_less: the prediction for the item with less.
+        same: pairs without a difference; none by default.
+        scale: the difference that people recognise in 73 of 100 cases, in the unit of the values; a good start is
             `graph.number("heat").width`, or 1 for values that come from comparisons.
-        reduction: "mean" over the pairs that were observed, "sum", or "none" for one loss per pair. A pair with a
-            missing value (NaN) was not: it contributes 0, and no gradient. Without any observed pair the mean is 0.
+        reduction: "mean" over the observed pairs, "sum", or "none" for one loss per pair. A pair with a missing value
+            (NaN) is not observed: it contributes 0 and no gradient. Without any observed pair the mean is 0.
 
     Example:
         >>> values = torch.tensor([2.0, 0.5, float("nan")], requires_grad=True)
@@ -58,10 +58,10 @@ def ranking_loss(
         raise InputError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
     observed = ~(values_more.isnan() | values_less.isnan())
     # Replaced before the difference, so that a missing value gets no gradient instead of NaN.
-    apart = (torch.where(observed, values_more, 0.0) - torch.where(observed, values_less, 0.0)) / scale
-    losses = softplus(-apart)
+    difference = (torch.where(observed, values_more, 0.0) - torch.where(observed, values_less, 0.0)) / scale
+    losses = softplus(-difference)
     if same is not None:
-        losses = torch.where(same, (losses + softplus(apart)) / 2, losses)
+        losses = torch.where(same, (losses + softplus(difference)) / 2, losses)
     losses = torch.where(observed, losses, 0.0)
     if reduction == "none":
         return losses

@@ -1,13 +1,13 @@
-"""The joint loss from features and weights on, with scores of all labels held once, and over several processes.
+"""The joint loss computed from features and weights, with one matrix for the scores of all labels, over processes too.
 
-`joint_loss` starts from scores, so that a linear layer has them, the loss has their probabilities, and the gradient is
-a third matrix of that size. Here the layer of the fine labels is part of the loss, as `sums/label_rows.py` says: one
-matrix (fine, batch) becomes scores, exponentials and gradient in turn. Time is about that of a linear layer of fine and
+`joint_loss` starts from scores: the linear layer holds them, the loss holds their probabilities, and the gradient is a
+third matrix of that size. Here the layer of the fine labels is part of the loss (see `sums/label_rows.py`): one matrix
+(fine, batch) becomes scores, exponentials and gradient in turn. The time is about that of a linear layer of fine and
 coarse labels with cross-entropy.
 
-If processes share the fine labels out, each finds the sums over its own. What they tell each other in a step is one
-reference per sample, batch x (targets + 2) sums, and the gradients for the features and for the coarse scores that all
-of them hold: nothing of it grows with the number of fine labels.
+If processes share the fine labels, each computes the sums over its own. In each step they exchange one reference per
+sample, batch x (targets + 2) sums, and the gradients for the features and for the coarse scores that all of them hold.
+None of this grows with the number of fine labels.
 """
 
 from __future__ import annotations
@@ -40,37 +40,40 @@ from finegraph.inference.sums.interface import ROUNDING, largest_size
 from finegraph.inference.sums.label_rows import LabelRows, LabelSums
 from finegraph.inference.sums.targets import Targets
 
-_SMALLEST = {torch.float32: 1e-30, torch.float64: 1e-290}
-"""Of a probability below this, terms may have underflowed."""
+_MIN_PROBABILITY = {torch.float32: 1e-30, torch.float64: 1e-290}
+"""Terms of a probability below this may have underflowed."""
 _MAX_ERROR, _FEW_KINDS, _MANY_KINDS = 1e-5, 16, 32
-"""The estimated error up to which float32 sums are used, less with more kinds; with many kinds float64 is used."""
+"""Float32 is used up to this estimated error, which is lowered above few kinds; above many kinds float64 is used."""
 
 
 class Exchange:
-    """What processes that hold parts of the labels tell each other; here there is one, which has nobody to tell."""
+    """Communication between processes that share the labels; this base class serves a single process."""
 
     def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by its sum over all processes."""
 
     def largest(self, values: Shaped[Tensor, " ..."]) -> None:
-        """Replace each number by the largest one of all processes."""
+        """Replace each value by its maximum over all processes."""
+
+    def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
+        """Replace each tensor by that of the first process."""
 
 
-ALONE = Exchange()
+SINGLE_PROCESS = Exchange()
 
 
 @dataclass(frozen=True)
 class RowsTask:
-    """What the loss is of.
+    """The targets and options of the loss of one batch.
 
     Attributes:
-        rows: the fine labels that this process holds.
-        targets: what was observed; a fine label, or a column, that another process holds is -1.
+        rows: the fine labels of this process.
+        targets: the observed labels; -1 for a fine label or a column of another process.
         weight: the weight of the fine label and of each target.
-        factor: a factor of the loss, if it is a total, and of all gradients.
-        total: whether the loss is that of all samples together.
+        factor: a factor for a total loss and for all gradients.
+        total: whether to sum the losses of all samples.
         shared: the coarse columns that all processes hold.
-        exchange: how processes tell each other what they found.
+        exchange: the communication between the processes.
     """
 
     rows: LabelRows
@@ -79,11 +82,11 @@ class RowsTask:
     factor: float | Float[Tensor, ""]
     total: bool
     shared: tuple[slice, ...] = ()
-    exchange: Exchange = ALONE
+    exchange: Exchange = SINGLE_PROCESS
 
 
 def all_label_rows(graph: LabelGraph) -> LabelRows:
-    """What to add up for all fine labels of a graph."""
+    """The rows of all fine labels of a graph."""
     return LabelRows(graph_tensors(graph).by_groups.layout)
 
 
@@ -97,17 +100,17 @@ def rows_task(
     ignore_index: int = -100,
     rows: LabelRows | None = None,
 ) -> RowsTask:
-    """What the loss of a batch is of; arguments as those of `joint_loss`, targets as the whole graph counts labels.
+    """Prepare the loss of a batch. Arguments are as for `joint_loss`; targets are indices into the whole graph.
 
     Args:
-        tensors: the graph; it has no numbers.
-        batch: how many samples there are.
-        target: the fine label of each sample, `ignore_index` where it was not observed; None if none was.
-        kind_targets: for some kinds the label seen on each photo.
+        tensors: the tensors of the graph, which has no numbers.
+        batch: the number of samples.
+        target: the fine label of each sample, or `ignore_index` if it was not observed; None if none was.
+        kind_targets: for some kinds, the photo label of each sample.
         kind_weights: the weight of the term of each kind.
         reduction: "mean", "sum" or "none".
-        ignore_index: marks what was not observed.
-        rows: the fine labels that this process holds; all by default.
+        ignore_index: marks labels that were not observed.
+        rows: the fine labels of this process; all by default.
     """
     kind_targets = kind_targets or {}
     weights = weights_of_kinds(tensors.graph, kind_weights)
@@ -129,7 +132,7 @@ def rows_task(
 
 
 class _Layer(NamedTuple):
-    """The layer of the fine labels, and the features that it gets."""
+    """The layer of the fine labels and its input features."""
 
     features: Float[Tensor, "batch feature"]
     weight: Float[Tensor, "fine feature"]
@@ -143,13 +146,13 @@ def rows_loss(
     bias: Float[Tensor, " fine"] | None,
     coarse: Float[Tensor, "batch coarse"] | None,
 ) -> Float[Tensor, "*batch"]:
-    """The loss, differentiable for the features, the weights, the biases and the coarse scores.
+    """The loss, differentiable in the features, the weights, the biases and the coarse scores.
 
     Args:
-        task: what the loss is of.
-        features: those of the batch; the same in all processes.
+        task: the targets and options.
+        features: the features of the batch, the same in all processes.
         weight: the weights of the fine labels of this process.
-        bias: their biases, if they have any.
+        bias: the biases of the fine labels; None if there are none.
         coarse: the coarse scores; None if all are 0, as in softmax.
     """
     result: Tensor = _RowsLoss.apply(features, weight, bias, coarse, task)  # type: ignore[no-untyped-call]
@@ -157,7 +160,7 @@ def rows_loss(
 
 
 class _RowsLoss(torch.autograd.Function):
-    """The loss; the gradient for the joint scores is found on the way and kept."""
+    """The loss. The gradient for the joint scores is computed in the forward pass and kept."""
 
     @staticmethod
     def forward(
@@ -168,73 +171,75 @@ class _RowsLoss(torch.autograd.Function):
         coarse: Float[Tensor, "batch coarse"] | None,
         task: RowsTask,
     ) -> Float[Tensor, "*batch"]:
-        wanted = any(ctx.needs_input_grad)
+        needs_gradient = any(ctx.needs_input_grad)
         with without_autocast(features.device):
-            wide = torch.float64 if torch.float64 in (features.dtype, weight.dtype) else torch.float32
-            layer = _Layer(features.to(wide), weight, bias)
-            loss, sums = _found(task, layer, None if coarse is None else at_least_float32(coarse), wanted)
+            dtype = torch.float64 if torch.float64 in (features.dtype, weight.dtype) else torch.float32
+            layer = _Layer(features.to(dtype), weight, bias)
+            loss, sums = _loss_and_sums(
+                task, layer, None if coarse is None else at_least_float32(coarse), needs_gradient
+            )
             ctx.coarse_grad = None
             if ctx.needs_input_grad[3]:
                 ctx.coarse_grad = sums.coarse_gradient()
                 task.exchange.sum([ctx.coarse_grad[:, columns] for columns in task.shared])
-        ctx.task, ctx.wide, ctx.bias_type = task, wide, None if bias is None else bias.dtype
-        ctx.coarse_type = None if coarse is None else coarse.dtype
-        ctx.save_for_backward(features, weight, sums.values if wanted else None)
+        ctx.task, ctx.dtype, ctx.bias_dtype = task, dtype, None if bias is None else bias.dtype
+        ctx.coarse_dtype = None if coarse is None else coarse.dtype
+        ctx.save_for_backward(features, weight, sums.values if needs_gradient else None)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         features, weight, values = ctx.saved_tensors
-        # The gradient is scaled by way of the features, which are far fewer numbers; so it can be used again.
-        factor = (grads[0].unsqueeze(1) if grads[0].ndim else grads[0]).to(ctx.wide)
-        own = values.to(ctx.wide)
+        # The features are scaled instead of the gradient: they are far smaller, and the gradient can be used again.
+        factor = (grads[0].unsqueeze(1) if grads[0].ndim else grads[0]).to(ctx.dtype)
+        score_grad = values.to(ctx.dtype)
         feature_grad = weight_grad = bias_grad = coarse_grad = None
         with without_autocast(features.device):
             if ctx.needs_input_grad[0]:
-                feature_grad = own.t() @ weight.to(ctx.wide)
+                feature_grad = score_grad.t() @ weight.to(ctx.dtype)
                 ctx.task.exchange.sum([feature_grad])
                 feature_grad = feature_grad.mul_(factor).to(features.dtype)
             if ctx.needs_input_grad[1]:
-                weight_grad = (own @ (features.to(ctx.wide) * factor)).to(weight.dtype)
+                weight_grad = (score_grad @ (features.to(ctx.dtype) * factor)).to(weight.dtype)
             if ctx.needs_input_grad[2]:
-                scaled = own.new_ones(len(features)) * factor.reshape(-1)
-                bias_grad = (own @ scaled).to(ctx.bias_type)
+                scaled = score_grad.new_ones(len(features)) * factor.reshape(-1)
+                bias_grad = (score_grad @ scaled).to(ctx.bias_dtype)
             if ctx.coarse_grad is not None:
-                coarse_grad = (ctx.coarse_grad * factor).to(ctx.coarse_type)
+                coarse_grad = (ctx.coarse_grad * factor).to(ctx.coarse_dtype)
         return feature_grad, weight_grad, bias_grad, coarse_grad, None
 
 
-def _found(
-    task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None, wanted: bool
+def _loss_and_sums(
+    task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None, needs_gradient: bool
 ) -> tuple[Float[Tensor, "*batch"], LabelSums]:
-    """The loss, and the sums with the gradient for the joint scores if that is wanted."""
+    """The loss, and the sums with the gradient for the joint scores if it is needed."""
     sums = _exponentials(task, layer, coarse)
     reference = sums.reference.clone()
     task.exchange.largest(reference)
-    # Relative to the reference of all processes; the exponentials stay as they are, the sums are scaled.
+    # Exponentials are relative to the reference of this process. Scaling their sums is cheaper than scaling them.
     shift = (sums.reference - reference).exp().double().unsqueeze(1)
-    found = torch.cat([sums.total.unsqueeze(1), sums.target_sums().double()], dim=1) * shift
-    task.exchange.sum([found])
-    total, at_targets = found[:, :1], found[:, 1:]
-    weight = task.weight.double().expand_as(at_targets)
-    probs = torch.where(weight > 0, at_targets / total, 1.0)
-    underflow = probs < _SMALLEST[sums.dtype]
+    all_sums = torch.cat([sums.total.unsqueeze(1), sums.target_sums().double()], dim=1) * shift
+    task.exchange.sum([all_sums])
+    total, target_sums = all_sums[:, :1], all_sums[:, 1:]
+    weight = task.weight.double().expand_as(target_sums)
+    probs = torch.where(weight > 0, target_sums / total, 1.0)
+    underflow = probs < _MIN_PROBABILITY[sums.dtype]
     loss = -(probs.masked_fill(underflow, 1.0).log() * weight).sum(dim=1)
-    if wanted:
-        prob_grads = (-weight * task.factor / at_targets * shift).masked_fill(underflow | (weight == 0), 0.0)
+    if needs_gradient:
+        prob_grads = (-weight * task.factor / target_sums * shift).masked_fill(underflow | (weight == 0), 0.0)
         scale = (task.factor / total * shift).squeeze(1)
         sums.find_gradient(prob_grads.to(sums.dtype), weight.to(sums.dtype), scale.to(sums.dtype), task.factor)
     if bool(underflow.any()):
         _add_in_log_space(
-            task, layer, sums, weight, underflow, reference.double() + total.squeeze(1).log(), loss, wanted
+            task, layer, sums, weight, underflow, reference.double() + total.squeeze(1).log(), loss, needs_gradient
         )
     loss = loss.sum() * task.factor if task.total else loss
     return loss.to(sums.dtype), sums
 
 
 def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None) -> LabelSums:
-    """The sums with the exponentials: in float32 unless scores are too large, or kinds too many, for that."""
+    """The sums with the exponentials, in float32 unless the scores are too large or the kinds too many for it."""
     layout, batch = task.rows.layout, len(layer.features)
     groups = mixing = None
     if coarse is not None and layout.kinds:
@@ -265,21 +270,21 @@ def _add_in_log_space(
     underflow: Tensor,
     log_total: Float[Tensor, " batch"],
     loss: Float[Tensor, " batch"],
-    wanted: bool,
+    needs_gradient: bool,
 ) -> None:
-    """Add the terms of targets whose probabilities underflowed to the loss, and take them off the gradient.
+    """Add the terms of targets whose probabilities underflowed to the loss and to the gradient.
 
-    All processes see the same terms here, since they follow from sums of all of them.
+    All processes see the same terms here, since they follow from sums over all processes.
 
     Args:
-        task: what the loss is of.
+        task: the targets and options.
         layer: the layer of the fine labels.
-        sums: the sums, with the gradient if that is wanted.
+        sums: the sums, with the gradient if it is needed.
         weight: the weights of the fine label and of each target.
         underflow: which of these underflowed.
         log_total: the log of the sum of the exponentials of all joint scores.
-        loss: the loss of each sample, to add to.
-        wanted: whether there is a gradient to add to.
+        loss: the loss of each sample, changed in place.
+        needs_gradient: whether there is a gradient to change.
     """
     for sample in underflow.any(dim=1).nonzero().squeeze(1).tolist():
         scores = sums.log_terms(sample, layer.features[sample], layer.weight, layer.bias)
@@ -292,7 +297,7 @@ def _add_in_log_space(
             task.exchange.sum([summed])
             log_sum = top + summed.log()
             loss[sample] -= weight[sample, term] * (log_sum - log_total[sample])[0]
-            if wanted:
-                # A label that is truly impossible has no share in its fine labels: the loss is infinite, this 0.
+            if needs_gradient:
+                # A truly impossible label has no fine labels: the loss is infinite, and its part of the gradient is 0.
                 share = (log_terms - log_sum).exp().nan_to_num_(nan=0.0)
-                sums.take(sample, term - 1, share * (weight[sample, term] * task.factor))
+                sums.subtract_shares(sample, term - 1, share * (weight[sample, term] * task.factor))

@@ -1,1 +1,1 @@
-"""Numbers of a graph, such as prices: their part in the joint scores, and what a posterior knows of a value."""
+"""Numbers of a graph, such as prices: their terms in the joint scores, and the posterior distribution of a value."""

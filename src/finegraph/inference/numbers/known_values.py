@@ -1,13 +1,13 @@
-"""What is known of a value, in words or numbers: "<= 15", (10, 15), 12 +- 2.
+"""Evidence on a number, as text or Python values: "<= 15", (10, 15), 12 +- 2.
 
     "<= 15", "< 15", ">= 10", "> 10"       a limit
     (10, 15), "10 to 15", "10..15"         an interval, ends included; None for no end
-    Around(12, 2), "12 +- 2"               about that: a normal likelihood with this standard deviation
-    12, "12"                               that value, within half of the smallest step between values
-    "> 10 and <= 15"                       all of it
+    Around(12, 2), "12 +- 2"               about this value: a normal likelihood with this standard deviation
+    12, "12"                               this value, within half of the smallest step between values
+    "> 10 and <= 15"                       several conditions, all of which hold
 
-A unit may follow in text, if it is that of the number. On the inner scale of the number all of it is four numbers: a
-likely value, its precision, and the two ends of an interval.
+In text, the unit of the number may follow. On the inner scale, evidence is four numbers: a likely value, its precision,
+and the two ends of an interval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SIGNS = {"≤": "<=", "≥": ">="}
 
 @dataclass(frozen=True)
 class Around:
-    """About this value: a normal likelihood. On a log scale the spread is divided by the value.
+    """About this value: a normal likelihood. On a log scale, the spread is divided by the value.
 
     Example:
         >>> Around(2012, 2)
@@ -57,7 +57,7 @@ class Around:
 
 
 class Known(NamedTuple):
-    """What is known of one value on the inner scale: a likely value and its precision, and an interval."""
+    """The evidence on one value, on the inner scale: a likely value with its precision, and an interval."""
 
     likely: float = 0.0
     precision: float = 0.0
@@ -66,17 +66,16 @@ class Known(NamedTuple):
 
 
 def known_values(number: Number, given: object, batch: int) -> Float[Tensor, "_ 4"]:
-    """What evidence says of a number: one row, or one per sample.
+    """The evidence on a number: one row, or one per sample.
 
     Args:
-        number: what is measured.
-        given: see the top of this file; a list, an array or a tensor has one of these per sample, None or NaN where
-            nothing is known.
-        batch: how many samples there are.
+        number: the number.
+        given: one of the forms above. A list, an array or a tensor has one per sample, None or NaN if nothing is known.
+        batch: the number of samples.
 
     Raises:
-        EvidenceError: it is none of these, or an empty interval.
-        ShapeError: an array that has not one value per sample.
+        EvidenceError: the evidence has none of these forms, or is an empty interval.
+        ShapeError: an array does not have one value per sample.
     """
     if isinstance(given, Tensor | np.ndarray):
         values = torch.as_tensor(given).detach().cpu()
@@ -92,16 +91,16 @@ def known_values(number: Number, given: object, batch: int) -> Float[Tensor, "_ 
                 f"evidence on {number.name!r}: a list gives one value per sample, expected {batch}, got {len(given)}; "
                 "an interval is a pair in round brackets, (10, 15)"
             )
-        rows = [_known(number, one) for one in given]
+        rows = [_known(number, entry) for entry in given]
         return torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
     return torch.tensor([_known(number, given)], dtype=torch.float64)
 
 
 def interval_of(number: Number, condition: object) -> tuple[float, float]:
-    """The ends of an interval on the inner scale.
+    """The ends of a limit or an interval, on the inner scale.
 
     Raises:
-        EvidenceError: the condition is something else.
+        EvidenceError: the condition is neither.
     """
     known = _known(number, condition)
     if known.precision:
@@ -112,7 +111,7 @@ def interval_of(number: Number, condition: object) -> tuple[float, float]:
 
 
 def both_known(one: Float[Tensor, "*shape 4"], two: Float[Tensor, "*shape 4"]) -> Float[Tensor, "*shape 4"]:
-    """Both of two things that are known of values: normals multiply, and intervals intersect."""
+    """Combine two pieces of evidence: normal likelihoods multiply, and intervals intersect."""
     precision = one[..., 1] + two[..., 1]
     likely = (one[..., 0] * one[..., 1] + two[..., 0] * two[..., 1]) / torch.where(precision > 0, precision, 1.0)
     low, high = torch.maximum(one[..., 2], two[..., 2]), torch.minimum(one[..., 3], two[..., 3])
@@ -120,7 +119,7 @@ def both_known(one: Float[Tensor, "*shape 4"], two: Float[Tensor, "*shape 4"]) -
 
 
 def _known(number: Number, given: object) -> Known:
-    """What is known of one sample."""
+    """The evidence on one sample."""
     if isinstance(given, str):
         given = _read(number, given)
     if isinstance(given, Known):
@@ -155,8 +154,8 @@ def _interval(number: Number, ends: tuple[object, ...]) -> Known:
             f"evidence on {number.name!r}: an interval is a pair of numbers (low, high), None for no end, got {ends!r}"
         )
     low, high = (
-        none if end is None else float(number.to_inner(float(end)))  # type: ignore[arg-type]
-        for end, none in zip(ends, (-math.inf, math.inf), strict=True)
+        unbounded if end is None else float(number.to_inner(float(end)))  # type: ignore[arg-type]
+        for end, unbounded in zip(ends, (-math.inf, math.inf), strict=True)
     )
     if low > high:
         raise EvidenceError(f"evidence on {number.name!r}: the interval {ends!r} is empty; write the lower end first")
@@ -164,19 +163,19 @@ def _interval(number: Number, ends: tuple[object, ...]) -> Known:
 
 
 def _read(number: Number, text: str) -> object:
-    """What a text means."""
+    """Parse evidence given as text."""
     words = text.strip()
     if len(parts := re.split(r"\s+and\s+", words)) > 1:
         rows = [torch.tensor(_known(number, part), dtype=torch.float64) for part in parts]
-        found = Known(*functools.reduce(both_known, rows).tolist())
-        if found.low > found.high:
+        combined = Known(*functools.reduce(both_known, rows).tolist())
+        if combined.low > combined.high:
             raise EvidenceError(f"evidence on {number.name!r}: no value is {text!r}; one part rules out the other")
-        return found
+        return combined
     if number.unit and words.endswith(number.unit):
         words = words.removesuffix(number.unit).rstrip()
     if match := _LIMIT.fullmatch(words):
         sign, end = _SIGNS.get(match[1], match[1]), float(number.to_inner(float(match[2])))
-        # A strict limit is the next number: a value that equals it is ruled out.
+        # A strict limit is the next floating-point number, which rules out a value equal to the limit.
         if sign in ("<", "<="):
             return Known(high=end if sign == "<=" else float(np.nextafter(end, -np.inf)))
         return Known(low=end if sign == ">=" else float(np.nextafter(end, np.inf)))
@@ -188,6 +187,6 @@ def _read(number: Number, text: str) -> object:
         return float(match[1])
     unit = f" {number.unit}" if number.unit else ""
     raise EvidenceError(
-        f"evidence on {number.name!r}: {text!r} is no condition on a number; write '<= 15{unit}', '10 to 15{unit}', "
+        f"evidence on {number.name!r}: {text!r} is not a condition on a number; write '<= 15{unit}', '10 to 15{unit}', "
         f"'12 +- 2{unit}' or '12{unit}'"
     )

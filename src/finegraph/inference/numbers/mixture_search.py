@@ -1,14 +1,14 @@
 """Quantiles and shortest intervals of mixtures of normal distributions and points.
 
-Where all components are points, both are exact searches in sorted sums. Otherwise a quantile is found by dividing an
-interval down to neighbouring floating-point numbers, so that a step of the distribution function is met exactly. The
-shortest interval is looked for among many places to start from; the end of each is read off between the places. Around
-the few best places the start is halved towards where the length neither grows nor falls:
+If all components are points, both are exact searches in sorted sums. Otherwise a quantile is found by dividing an
+interval down to neighbouring floating-point numbers, so that steps of the distribution function are found exactly. The
+search for the shortest interval tries many starting points and interpolates the end of each. Around the few best ones,
+bisection finds the start at which the length is stationary:
 
-    d length / d start  =  g'(end) f(start) / f(end) - g'(start)          f the density, g the way to the user's unit
+    d length / d start  =  g'(end) f(start) / f(end) - g'(start)          f the density, g the map to the user's unit
 
-With points among the components lengths jump, and the best stretches are divided until they no longer change instead.
-Components that together have a probability below 1e-14 are left out.
+If some components are points, the length jumps, and the best stretches are subdivided instead. Components with a total
+probability below 1e-14 are left out.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from finegraph.inference.numbers.normal import Rising, log_interval
 
 _NEGLIGIBLE = 1e-14
 _ROUNDING = 1e-13
-"""By how much, relative to it, a probability may be missed: rounding decides nothing."""
+"""The relative tolerance of probabilities, so that rounding decides nothing."""
 _MAX_DEVIATIONS = 38.5
-"""No normal number in float64 is further from its mean."""
+"""Beyond this many standard deviations the normal distribution underflows in float64."""
 _DIVISIONS, _MAX_STEPS = 16, 40
-"""Into how many parts an interval is divided at a time, and how often at most."""
+"""The number of parts an interval is divided into in each step, and the maximum number of steps."""
 _PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
-"""Where a shortest interval may start or end, in standard deviations from the mean of a component."""
+"""Starting points of the search for shortest intervals, in standard deviations from the mean of a component."""
 _MAX_CENTRES = 64
-"""Around how many components, the most probable ones, shortest intervals are looked for."""
+"""The search starts around this many components, the most probable ones."""
 _STRETCHES, _ZOOMS, _NEWTON_STEPS = 4, 7, 8
-"""How many stretches are refined, how often, and by how many steps the end of each interval is found."""
+"""With points: the number of stretches that are refined, of refinements, and of Newton steps for the end of each
+interval."""
 _HALVINGS, _SMOOTH_STEPS = 24, 4
-"""The same without points: a stretch is shorter than the narrowest component, where Newton's steps are near at once."""
+"""Without points: the number of bisections and of Newton steps. Few steps suffice, since a stretch is shorter than the
+narrowest component."""
 _MAX_TOGETHER = 1 << 22
-"""How many numbers are held at a time."""
+"""The largest number of values held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureSearch:
-    """The components that count of each sample, sorted by their mean, in float64.
+    """The components of each sample that are not negligible, sorted by their mean, in float64.
 
     Attributes:
         weights: the probabilities of the components.
-        mean: before the cut.
-        deviation: the standard deviation before the cut; 0 is a point.
+        mean: the mean before the cut.
+        deviation: the standard deviation before the cut; 0 for a point.
         low: the lower end of the cut; None if nothing is cut.
-        high: the upper end.
+        high: the upper end of the cut.
     """
 
     weights: Float[Tensor, "batch component"]
@@ -68,14 +70,14 @@ class MixtureSearch:
         low: Float[Tensor, "batch 1"] | None,
         high: Float[Tensor, "batch 1"] | None,
     ) -> MixtureSearch:
-        """Keep what counts; arguments as the attributes, with the variance before the cut."""
+        """Drop negligible components and sort the others; arguments are as the attributes, but with the variance."""
         sorted_weights, order = weights.sort(dim=1, descending=True)
         rest = sorted_weights.flip(1).cumsum(dim=1).flip(1)
         kept = max(1, int((rest > _NEGLIGIBLE).sum(dim=1).max())) if len(weights) else 1
         chosen = order[:, :kept]
         order = chosen.gather(1, mean.gather(1, chosen).argsort(dim=1))
-        own, mean, variance = (values.gather(1, order) for values in (weights, mean, variance))
-        return cls(own / own.sum(dim=1, keepdim=True), mean, variance.sqrt(), low, high)
+        weights, mean, variance = (values.gather(1, order) for values in (weights, mean, variance))
+        return cls(weights / weights.sum(dim=1, keepdim=True), mean, variance.sqrt(), low, high)
 
     @property
     def points(self) -> bool:
@@ -83,13 +85,13 @@ class MixtureSearch:
         return not bool(self.deviation.any())
 
     def quantile(self, q: Float[Tensor, "batch place"]) -> Float[Tensor, "batch place"]:
-        """The smallest number whose distribution function is at least q."""
+        """The smallest value whose distribution function is at least q."""
         goal = q * (1.0 - _ROUNDING)
         if self.points:
             place = torch.searchsorted(self.weights.cumsum(dim=1), goal).clamp_max(self.mean.shape[1] - 1)
             return self.mean.gather(1, place)
         below, above, start, stop = self._ends()
-        # One step below, so that a point at the very end is found too.
+        # Start one floating-point number below, so that a point at the very end is found too.
         low = torch.nextafter(below, torch.full_like(below, -torch.inf)).expand_as(q)
         high = above.expand_as(q)
         parts = torch.arange(1, _DIVISIONS, device=q.device) / _DIVISIONS
@@ -99,26 +101,26 @@ class MixtureSearch:
             enough = self.cdf(inner.flatten(start_dim=1)).view_as(inner) >= goal.unsqueeze(2)
             new_low = torch.where(enough, low.unsqueeze(2), inner).amax(dim=2)
             new_high = torch.where(enough, inner, high.unsqueeze(2)).amin(dim=2)
-            # Neighbouring floating-point numbers have nothing between them.
+            # Once low and high are neighbouring floating-point numbers, nothing changes any more.
             if bool(((new_low == low) & (new_high == high)).all()):
                 break
             low, high = new_low, new_high
         return torch.where(q <= 0, start, torch.where(q >= 1, stop, high))
 
     def _ends(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Numbers below and above all that is possible in float64, and the lowest and highest possible ones."""
+        """Bounds below and above all values with a density in float64, and the ends of the support."""
         reach = _MAX_DEVIATIONS * self.deviation
         below, above = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
         if self.low is None or self.high is None:
             return below, above, torch.full_like(below, -torch.inf), torch.full_like(above, torch.inf)
-        # A cut far out in the tail of all components leaves only what is next to its end.
+        # A cut far out in the tails of all components leaves only values close to its end.
         widest = reach.amax(dim=1, keepdim=True)
         below = torch.where(self.low.isfinite(), self.low, torch.minimum(below, self.high - widest))
         above = torch.where(self.high.isfinite(), self.high, torch.maximum(above, self.low + widest))
         return below, above, self.low, self.high
 
     def cdf(self, value: Float[Tensor, "batch place"], *, before: bool = False) -> Float[Tensor, "batch place"]:
-        """The probability of at most each value, or of less than it."""
+        """The probability of at most each value; of less than it if `before`."""
         size = max(1, _MAX_TOGETHER // max(1, self.mean.numel()))
         parts = [self._cdf(part, before) for part in torch.split(value, size, dim=1)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
@@ -147,8 +149,8 @@ class MixtureSearch:
 
         Args:
             probability: above 0 and below 1.
-            outer: the rising function of the ends by whose difference lengths are measured.
-            growth: by how much the logarithm of its slope grows per step of 1.
+            outer: the increasing map in which lengths are measured.
+            growth: the growth rate of the slope of `outer`.
         """
         if self.points:
             return self._shortest_between_points(probability, outer)
@@ -162,7 +164,7 @@ class MixtureSearch:
         starts = torch.cat([starts, places.gather(1, best)], dim=1)
         q = self.cdf(starts, before=True) + probability
         if smooth:
-            # Which one is the shortest can be told without the last digits of its end.
+            # The shortest interval can be chosen without the last digits of its end.
             length = _length(starts, self._near_quantile(q, places, sums), outer)
             chosen = length.masked_fill(q > 1.0 + _ROUNDING, torch.inf).argmin(dim=1, keepdim=True)
             starts, q = starts.gather(1, chosen), q.gather(1, chosen)
@@ -178,14 +180,14 @@ class MixtureSearch:
         places: Float[Tensor, "batch place"],
         sums: Float[Tensor, "batch place"],
     ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
-        """Where the shortest intervals of some stretches start, without points, and the places there.
+        """The starts of the shortest intervals in the best stretches, without points, and the indices of their places.
 
         Args:
-            probability: of the intervals.
-            outer: the rising function of the ends by whose difference lengths are measured.
-            growth: by how much the logarithm of its slope grows per step of 1.
-            places: where intervals may start, sorted.
-            sums: the distribution function there.
+            probability: the probability of the intervals.
+            outer: the increasing map in which lengths are measured.
+            growth: the growth rate of the slope of `outer`.
+            places: the starting points, sorted.
+            sums: the distribution function at the starting points.
         """
         best = _best_places(_length(places, _between(sums + probability, places, sums), outer))
         left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
@@ -205,7 +207,7 @@ class MixtureSearch:
         places: Float[Tensor, "batch place"],
         sums: Float[Tensor, "batch place"],
     ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
-        """The same with points, at which lengths jump; arguments as for `_smooth_starts`."""
+        """The same if there are points, at which lengths jump; arguments are as for `_smooth_starts`."""
         length = _length(places, self._near_quantile(self.cdf(places, before=True) + probability, places, sums), outer)
         best = _best_places(length)
         left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
@@ -221,7 +223,7 @@ class MixtureSearch:
     def _shortest_between_points(
         self, probability: float, outer: Rising
     ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
-        """From each point to the first one at which the sum is enough; the shortest, and of equal ones the first."""
+        """The shortest interval from a point to the first one at which the sum suffices; ties go to the first."""
         sums = self.weights.cumsum(dim=1)
         goal = (sums - self.weights + probability) * (1.0 - _ROUNDING)
         stop = torch.searchsorted(sums, goal)
@@ -233,7 +235,7 @@ class MixtureSearch:
         return self.mean.gather(1, chosen), ends.gather(1, chosen)
 
     def _places(self) -> Float[Tensor, "batch place"]:
-        """Where a shortest interval may start, sorted."""
+        """The starting points of the search, sorted."""
         heavy = self.weights.topk(min(_MAX_CENTRES, self.weights.shape[1]), dim=1).indices
         mean, deviation = self.mean.gather(1, heavy).unsqueeze(2), self.deviation.gather(1, heavy).unsqueeze(2)
         places = (mean + deviation * self.mean.new_tensor(_PLACES)).flatten(start_dim=1)
@@ -252,31 +254,31 @@ class MixtureSearch:
         sums: Float[Tensor, "batch place"],
         steps: int = _NEWTON_STEPS,
     ) -> Float[Tensor, "batch item"]:
-        """Quantiles by a few of Newton's steps between two places; the places themselves at points; infinite beyond.
+        """Approximate quantiles by a few Newton steps between two places; exact at points; infinite beyond the last.
 
         Args:
             q: probabilities.
-            places: some numbers, sorted.
-            sums: the distribution function there.
-            steps: how many of them.
+            places: some values, sorted.
+            sums: the distribution function at the places.
+            steps: the number of Newton steps.
         """
         after, last = torch.searchsorted(sums, q.contiguous()), places.shape[1] - 1
         low, high = places.gather(1, (after - 1).clamp(0, last)), places.gather(1, after.clamp_max(last))
-        found = high
+        value = high
         if steps < _NEWTON_STEPS:
-            found = _between(q, places, sums)
-            found = torch.where(found.isfinite(), found, high)
+            value = _between(q, places, sums)
+            value = torch.where(value.isfinite(), value, high)
         for _ in range(steps):
-            sum_here = self.cdf(found)
-            low, high = torch.where(sum_here < q, found, low), torch.where(sum_here < q, high, found)
-            step = found - (sum_here - q) / self._density(found)
-            found = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
-        # A step of the distribution function at a place is met there and nowhere before.
+            sum_here = self.cdf(value)
+            low, high = torch.where(sum_here < q, value, low), torch.where(sum_here < q, high, value)
+            step = value - (sum_here - q) / self._density(value)
+            value = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
+        # If the distribution function jumps over q at a place, the quantile is that place.
         jumps = self.cdf(high, before=True) < q
-        return torch.where(after > last, torch.inf, torch.where(jumps, high, found))
+        return torch.where(after > last, torch.inf, torch.where(jumps, high, value))
 
     def _density(self, value: Float[Tensor, "batch item"]) -> Float[Tensor, "batch item"]:
-        """The density, of points 0."""
+        """The density; points have none."""
         place, mean, deviation = value.unsqueeze(2), self.mean.unsqueeze(1), self.deviation.unsqueeze(1)
         scale = torch.where(deviation == 0, 1.0, deviation)
         log_density = -0.5 * ((place - mean) / scale).square() - scale.log() - 0.5 * math.log(2.0 * math.pi)
@@ -289,7 +291,7 @@ class MixtureSearch:
 def _length(
     low: Float[Tensor, "batch place"], high: Float[Tensor, "batch place"], outer: Rising
 ) -> Float[Tensor, "batch place"]:
-    """The lengths of intervals, infinite where an end is."""
+    """The lengths of intervals; infinite if an end is."""
     length = outer(high) - outer(low)
     return torch.where(high.isposinf() | length.isnan(), torch.inf, length)
 
@@ -297,17 +299,17 @@ def _length(
 def _between(
     q: Float[Tensor, "batch item"], places: Float[Tensor, "batch place"], sums: Float[Tensor, "batch place"]
 ) -> Float[Tensor, "batch item"]:
-    """Quantiles read off the straight lines between places; infinite beyond the last."""
+    """Quantiles by linear interpolation between places; infinite beyond the last."""
     after, last = torch.searchsorted(sums, q.contiguous()), places.shape[1] - 1
-    one, two = (after - 1).clamp(0, last), after.clamp_max(last)
-    low, high = places.gather(1, one), places.gather(1, two)
-    below, above = sums.gather(1, one), sums.gather(1, two)
+    left, right = (after - 1).clamp(0, last), after.clamp_max(last)
+    low, high = places.gather(1, left), places.gather(1, right)
+    below, above = sums.gather(1, left), sums.gather(1, right)
     share = ((q - below) / (above - below).clamp_min(torch.finfo(q.dtype).tiny)).clamp(0.0, 1.0)
     return torch.where(after > last, torch.inf, low + share * (high - low))
 
 
 def _best_places(length: Float[Tensor, "batch place"]) -> Int[Tensor, "batch item"]:
-    """The best places that are no worse than their neighbours, and so of different stretches."""
+    """The best local minima. Being local minima, they lie in different stretches."""
     padded = torch.nn.functional.pad(length, (1, 1), value=torch.inf)
     lowest = torch.where((length <= padded[:, :-2]) & (length <= padded[:, 2:]), length, torch.inf)
     return lowest.topk(min(_STRETCHES, length.shape[1]), dim=1, largest=False).indices

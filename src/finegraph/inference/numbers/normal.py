@@ -1,11 +1,11 @@
-"""Normal distributions, whole and cut to an interval, without loss of digits in their tails.
+"""Normal distributions, whole and truncated to an interval, without loss of digits in their tails.
 
-    log_interval       log P(low <= z <= high) of a standard normal z: no difference of nearly equal numbers
-    interval_log_prob  the same for any mean and standard deviation, also 0: a point is inside or outside
-    cut_moments        mean and variance of g(v) of a normal v cut to an interval
+    log_interval       log P(low <= z <= high) of a standard normal z, without a difference of nearly equal numbers
+    interval_log_prob  the same for any mean and variance; with variance 0, a point is inside or outside
+    cut_moments        the mean and variance of g(v) for a normal v cut to an interval
 
-The moments of a cut normal have closed forms that cancel far out in a tail. They are sums over Gauss-Legendre nodes
-here, placed over the stretch that holds all but exp(-40) of what is left: exact to rounding, wherever the cut is.
+The closed forms for the moments of a truncated normal cancel far out in a tail. So they are computed by Gauss-Legendre
+quadrature over the stretch that holds all but exp(-40) of the mass: exact up to rounding, wherever the cut is.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from jaxtyping import Float
 from torch import Tensor
 
 Rising = Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
-"""A function of numbers that rises with them, such as the way to the user's unit."""
+"""An increasing function, such as the map to the user's unit."""
 _NODES = 96
 _NEGLIGIBLE = 40.0
-"""What lies below exp(-40) of the largest density is left out of sums over nodes."""
+"""Densities below exp(-40) of the largest are left out of the quadrature."""
 _NARROW = 1e-2
-"""An interval narrower than this, in units of the density's own changes, is a strip of even density, corrected."""
+"""On an interval narrower than this, relative to the length on which the density changes, the density is taken as
+constant with a second-order correction."""
 
 
 def log_interval(
     low: Float[Tensor, "*#shape"], high: Float[Tensor, "*#shape"], width: Float[Tensor, "*#shape"]
 ) -> Float[Tensor, "*#shape"]:
-    """The log probability that a standard normal number is between two others, in float64.
+    """The log probability that a standard normal variable is in an interval, in float64.
 
     Args:
         low: the lower end, which may be minus infinity.
         high: the upper end, which may be infinity; at least `low`.
-        width: high - low, without the rounding of the two; minus infinity or less than 0 has no meaning.
+        width: high - low, computed by the caller without the rounding error of the two; at least 0.
     """
-    around = torch.log(0.5 * (torch.special.erf(high / math.sqrt(2.0)) - torch.special.erf(low / math.sqrt(2.0))))
-    # On one side of 0 the interval is turned to the lower one, so that both ends are negative.
+    central = torch.log(0.5 * (torch.special.erf(high / math.sqrt(2.0)) - torch.special.erf(low / math.sqrt(2.0))))
+    # An interval above 0 is mirrored to below 0, so that both ends are negative.
     near = torch.where(low > 0, -low, high)
     far = torch.where(low > 0, -high, low)
     decay = torch.exp(0.5 * width * (near + far))
@@ -52,9 +53,9 @@ def log_interval(
         + torch.log1p(width * width * (middle * middle - 1.0) / 24.0)
         - 0.5 * (middle * middle + math.log(2.0 * math.pi))
     )
-    found = torch.where((low <= 0) & (high >= 0), around, tail)
-    found = torch.where(width * middle.abs().clamp_min(1.0) < _NARROW, strip, found)
-    return torch.where(near.isneginf() | (width <= 0), -torch.inf, found)
+    result = torch.where((low <= 0) & (high >= 0), central, tail)
+    result = torch.where(width * middle.abs().clamp_min(1.0) < _NARROW, strip, result)
+    return torch.where(near.isneginf() | (width <= 0), -torch.inf, result)
 
 
 def interval_log_prob(
@@ -63,7 +64,7 @@ def interval_log_prob(
     low: Float[Tensor, "#batch 1"],
     high: Float[Tensor, "#batch 1"],
 ) -> Float[Tensor, "_ component"]:
-    """The log probability that normal numbers are in an interval, ends included; variance 0 is a point."""
+    """The log probability that normal variables are in an interval, ends included; variance 0 is a point."""
     point = variance == 0
     deviation = torch.where(point, 1.0, variance).sqrt()
     inside = log_interval((low - mean) / deviation, (high - mean) / deviation, (high - low) / deviation)
@@ -79,15 +80,15 @@ def cut_moments(
     of: Rising = lambda value: value,
     growth: float = 0.0,
 ) -> tuple[Float[Tensor, "batch component"], Float[Tensor, "batch component"]]:
-    """The mean and the variance of a function of normal numbers that are known to be in an interval.
+    """The mean and variance of a function of normal variables that are cut to an interval.
 
     Args:
-        mean: of the normal numbers, before the cut.
-        variance: the same; 0 is a point.
-        low: the lower end.
-        high: the upper end.
-        of: the function, by default the number itself.
-        growth: how quickly the function grows at most, as a rate of its logarithm.
+        mean: the mean before the cut.
+        variance: the variance before the cut; 0 is a point.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+        of: the function; the identity by default.
+        growth: an upper bound on the growth rate of the function, as a rate of its logarithm.
     """
     point = variance == 0
     deviation = torch.where(point, 1.0, variance).sqrt()
@@ -100,8 +101,9 @@ def cut_moments(
     base = of(top)
     for node, weight in zip(nodes, weights, strict=True):
         place = middle + node * half
-        lag = (place - top) / deviation
-        density = weight * torch.exp(-lag * (0.5 * lag + (top - mean) / deviation))
+        # Relative to the density at the top, so that nothing underflows far out in a tail.
+        offset = (place - top) / deviation
+        density = weight * torch.exp(-offset * (0.5 * offset + (top - mean) / deviation))
         value = of(place) - base
         total = total + density
         first = first + density * value
@@ -118,12 +120,12 @@ def _stretch(
     high: Float[Tensor, "batch 1"],
     growth: float,
 ) -> tuple[Float[Tensor, "batch component"], Float[Tensor, "batch component"]]:
-    """Where the density of cut normal numbers, also times the square of a growing function, is not negligible."""
+    """The stretch on which the cut density, also times the square of a growing function, is not negligible."""
     ends = []
     for centre in (mean, mean + 2.0 * growth * deviation * deviation):
         top = centre.clamp(low, high)
-        away = (top - centre).abs() / deviation
-        reach = deviation * 2.0 * _NEGLIGIBLE / (away + (away * away + 2.0 * _NEGLIGIBLE).sqrt())
+        distance = (top - centre).abs() / deviation
+        reach = deviation * 2.0 * _NEGLIGIBLE / (distance + (distance * distance + 2.0 * _NEGLIGIBLE).sqrt())
         ends.append((torch.maximum(top - reach, low), torch.minimum(top + reach, high)))
     return torch.minimum(ends[0][0], ends[1][0]), torch.maximum(ends[0][1], ends[1][1])
 

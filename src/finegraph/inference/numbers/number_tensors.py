@@ -1,8 +1,8 @@
-"""The numbers of a graph as tensors: for each, the normal distributions that its fine labels have.
+"""The numbers of a graph as tensors: for each number, the normal distributions of its fine labels.
 
-Fine labels with the same value and spread, such as all cars of one year, or all with an unknown price, are one
+Fine labels with the same value and spread, such as all cars of one year or all dishes with an unknown price, form one
 *component*: a normal distribution on the inner scale of the number. Components are sorted by value. A number without
-spreads and unknown values has *points* alone; what it adds to the joint scores is then linear in its two scores.
+spreads and unknown values consists of *points*; its terms in the joint scores are then linear in its two scores.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ from finegraph.graph import LabelGraph, Number
 from finegraph.inference.numerics import Constants
 
 READING_ERROR = 0.1
-"""The smallest standard deviation, on the inner scale, of the error with which the loss reads a value: what differs by
-less than a tenth of the spread of all values is not worth telling apart, whatever the number of digits."""
-
-
+"""The smallest standard deviation, on the inner scale, of the error with which the loss reads a value. Differences
+below a tenth of the spread of all values are not worth learning, however many digits the values have."""
 _MAX_TABLE = 1 << 23
-"""How many likelihoods are kept as a table at the most."""
+"""The largest table of likelihoods to keep."""
 
 
 class NumberTensors(Constants):
     """The tensors of one number.
 
     Attributes:
-        number: what the graph has of it.
-        place: its place among the numbers of the graph.
-        value: the mean of each component on the inner scale, rising; in float64.
+        number: the number of the graph.
+        place: its position among the numbers of the graph.
+        value: the mean of each component on the inner scale, in rising order and in float64.
         variance: the variance of each component; 0 for an exact value.
         component: the component of each fine label.
-        fine_value: the inner value of each fine label, NaN where it is unknown.
+        fine_value: the inner value of each fine label; NaN if unknown.
         points: whether all values are known and exact.
-        distinct: whether each fine label is a component of its own, in their order.
-        resolution: the smallest spread that makes sense, on the inner scale.
-        measured_variance: that of the error with which the loss reads a value that was measured on a photo.
-        reading_variance: the same for the value of each component: its own variance is added.
+        distinct: whether component i is fine label i alone.
+        resolution: half the smallest step between values, on the inner scale.
+        measured_variance: the variance of the error with which the loss reads a value measured on a photo.
+        reading_variance: the same for the value of each component, with its own variance added.
     """
 
     value: Tensor
@@ -64,26 +62,26 @@ class NumberTensors(Constants):
 
     @property
     def name(self) -> str:
-        """What is measured."""
+        """The name of the number."""
         return self.number.name
 
     @property
     def count(self) -> int:
-        """How many components there are."""
+        """The number of components."""
         return len(self.value)
 
     def to_fine(self, components: Float[Tensor, "batch component"]) -> Float[Tensor, "batch fine"]:
-        """For each fine label what its component has."""
+        """The value of the component of each fine label."""
         return components if self.distinct else components.index_select(1, self.component)
 
     def to_components(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch component"]:
-        """For each component the sum over its fine labels."""
+        """The sum over the fine labels of each component."""
         if self.distinct:
             return fine
         return fine.new_zeros(fine.shape[0], self.count).index_add(1, self.component, fine)
 
     def largest_of_components(self, probs: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch component"]:
-        """For each component the largest probability of its fine labels."""
+        """The largest probability among the fine labels of each component."""
         if self.distinct:
             return probs
         places = self.component.expand_as(probs)
@@ -94,15 +92,15 @@ class NumberTable(Constants):
     """All numbers of a graph.
 
     Attributes:
-        numbers: in the order of the graph.
-        fine_count: how many fine labels there are.
-        points: those that have points alone.
-        spread: those that have not.
-        largest_value: the largest size of an inner value.
-        largest_variance: the largest variance of one.
-        largest: how large what numbers add to a joint score can be, for scores of at most 1.
+        numbers: the tensors of each number, in the order of the graph.
+        fine_count: the number of fine labels.
+        points: the positions of numbers that consist of points.
+        spread: the positions of the others.
+        largest_value: the largest absolute inner value.
+        largest_variance: the largest variance of an inner value.
+        largest: the largest term that numbers can add to a joint score, for scores of at most 1.
         known: 1 for each fine label and number whose value is known, else 0.
-        design: what a point v multiplies the two scores of its number by, v and - v^2 / 2, number after number.
+        design: for numbers that consist of points, the factors v and - v^2 / 2 of the two scores, number after number.
     """
 
     known: Tensor
@@ -111,16 +109,16 @@ class NumberTable(Constants):
     def __init__(self, graph: LabelGraph) -> None:
         self.fine_count = len(graph)
         self.numbers = [NumberTensors(graph.number(name), place) for place, name in enumerate(graph.numbers)]
-        self.points = [one.place for one in self.numbers if one.points]
-        rows = [one.number.standardised[0] for one in self.numbers if one.points]
+        self.points = [each.place for each in self.numbers if each.points]
+        rows = [each.number.standardised[0] for each in self.numbers if each.points]
         design = [np.zeros((0, len(graph))), *(np.stack([row, -0.5 * row * row]) for row in rows)]
-        known = [np.zeros((len(graph), 0)), *(one.number.known[:, None] for one in self.numbers)]
+        known = [np.zeros((len(graph), 0)), *(each.number.known[:, None] for each in self.numbers)]
         self.store_arrays({"design": np.concatenate(design), "known": np.concatenate(known, axis=1)})
         self.largest = float(np.abs(self.design.numpy()).sum(axis=0).max(initial=0.0))
-        self.spread = [one.place for one in self.numbers if not one.points]
-        around = [one.number.standardised for one in self.numbers]
+        self.spread = [each.place for each in self.numbers if not each.points]
+        standardised = [each.number.standardised for each in self.numbers]
         self.largest_value, self.largest_variance = (
-            max((float(np.abs(pair[part]).max(initial=0.0)) for pair in around), default=0.0) for part in (0, 1)
+            max((float(np.abs(pair[part]).max(initial=0.0)) for pair in standardised), default=0.0) for part in (0, 1)
         )
         self.largest_variance **= 2
         self._formats: dict[tuple[str, torch.dtype], Tensor] = {}
@@ -134,30 +132,30 @@ class NumberTable(Constants):
         Raises:
             UnknownNameError: the graph has no such number.
         """
-        for one in self.numbers:
-            if one.name == name:
-                return one
-        raise unknown_name("number", name, [one.name for one in self.numbers])
+        for number in self.numbers:
+            if number.name == name:
+                return number
+        raise unknown_name("number", name, [number.name for number in self.numbers])
 
     def design_of(self, dtype: torch.dtype) -> Float[Tensor, "row fine"]:
-        """`design` in a number format."""
-        return self._kept("design", dtype, lambda: self.design)
+        """`design` in a dtype."""
+        return self._cached("design", dtype, lambda: self.design)
 
     def values_of(
         self, dtype: torch.dtype, places: Sequence[int]
     ) -> tuple[Float[Tensor, "number fine"], Float[Tensor, "number fine"]]:
-        """The inner values of all fine labels, and their variances, for some numbers in a number format."""
-        both = self._kept("values", dtype, self._values)
-        chosen = both if len(places) == len(self) else both[list(places)]
+        """The inner values of all fine labels and their variances, for some numbers and in a dtype."""
+        values = self._cached("values", dtype, self._values)
+        chosen = values if len(places) == len(self) else values[list(places)]
         return chosen[:, 0], chosen[:, 1]
 
     def _values(self) -> Float[Tensor, "number 2 fine"]:
-        pairs = [torch.stack([one.value[one.component], one.variance[one.component]]) for one in self.numbers]
+        pairs = [torch.stack([each.value[each.component], each.variance[each.component]]) for each in self.numbers]
         return torch.stack(pairs)
 
     @property
     def has_reading_table(self) -> bool:
-        """Whether all values are exact and `reading_table` is not too large to be kept."""
+        """Whether all values are exact and `reading_table` is small enough to keep."""
         return self.linear and len(self) * self.fine_count**2 <= _MAX_TABLE
 
     def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "fine number _"]:
@@ -165,28 +163,28 @@ class NumberTable(Constants):
 
         It has fine x fine entries per number.
         """
-        return self._kept("readings", dtype, self._readings)
+        return self._cached("readings", dtype, self._readings)
 
     def _readings(self) -> Float[Tensor, "fine number _"]:
         rows = self.design[0::2]
-        variance = self.design.new_tensor([one.measured_variance for one in self.numbers])
-        away = rows.t().unsqueeze(2) - rows.unsqueeze(0)
-        return (away.square() / (-2.0 * variance[:, None])).exp()
+        variance = self.design.new_tensor([each.measured_variance for each in self.numbers])
+        difference = rows.t().unsqueeze(2) - rows.unsqueeze(0)
+        return (difference.square() / (-2.0 * variance[:, None])).exp()
 
-    def _kept(self, name: str, dtype: torch.dtype, make: Callable[[], Tensor]) -> Tensor:
-        """A tensor in a number format, made once; tables of a device other than the first are made there."""
+    def _cached(self, name: str, dtype: torch.dtype, make: Callable[[], Tensor]) -> Tensor:
+        """A tensor in a dtype, made once per device."""
         if (name, dtype) not in self._formats:
             with torch.inference_mode(False):
                 self._formats[name, dtype] = make().to(dtype)
         return self._formats[name, dtype]
 
     def on(self, device: torch.device) -> NumberTable:
-        """The same on a device."""
-        twin = super().on(device)
-        twin._formats = {}
-        return twin
+        """A copy on a device."""
+        copy = super().on(device)
+        copy._formats = {}
+        return copy
 
     @property
     def linear(self) -> bool:
-        """Whether what all numbers add to the joint scores is linear in their scores."""
+        """Whether the terms of all numbers in the joint scores are linear in their scores."""
         return len(self.points) == len(self.numbers)

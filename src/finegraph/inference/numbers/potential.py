@@ -1,17 +1,18 @@
-"""What the scores of numbers, and what is known of values, add to the joint scores.
+"""The terms that numbers and the evidence on them add to the joint scores.
 
 A network gives a number two scores per photo, the pull a and the precision b, of a potential exp(a v - b v^2 / 2) over
-its inner values v. Fine label i has v ~ N(v_i, t_i^2) by itself. Both multiplied, and v summed out, leave
+its inner values v. The graph gives fine label i the distribution v ~ N(v_i, t_i^2). Multiplying both and integrating
+over v gives
 
     s_i  +=  - 1/2 log(1 + b t_i^2) + (a v_i + a^2 t_i^2 / 2 - b v_i^2 / 2) / (1 + b t_i^2)
     v | i  ~  N((v_i + a t_i^2) / (1 + b t_i^2),  t_i^2 / (1 + b t_i^2))
 
-Evidence multiplies this normal by another one ("20 +- 3"), or cuts it to an interval ("10 to 15"); the log of what is
-left is added to s_i too. The gradient has one form for all of it: with the mean and the mean square of v given i,
+Evidence multiplies this normal by another one ("20 +- 3") or cuts it to an interval ("10 to 15"). The log of the
+remaining mass is added to s_i too. The gradient has one form in all cases, in the mean and the mean square of v:
 
     d s_i / d a  =  E[v | i],         d s_i / d b  =  - 1/2 E[v^2 | i]
 
-Cost: linear in the components; a number of exact values is a column of a matrix product.
+Cost: linear in the components. A number with exact values takes two columns of a matrix product.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _MAX_ERROR = 1e-5
 NumberScores = Float[Tensor, "batch number 2"]
 """The pull and the precision of each number."""
 NumberEvidence = Float[Tensor, "batch number 4"]
-"""What is known of each value on its inner scale: a likely value and its precision, and the ends of an interval."""
+"""The evidence on each number, on its inner scale: a likely value with its precision, and the ends of an interval."""
 
 
 class Components(NamedTuple):
-    """The components of a number for a batch; the first axis is 1 where all samples have the same.
+    """The components of a number for a batch; the first axis has size 1 if all samples share them.
 
     Attributes:
-        term: what each adds to the joint scores, the cut to the interval included.
-        mean: of v given the component, before the cut.
-        variance: the same; 0 is a point.
+        term: the term of each component in the joint scores, including the cut to the interval.
+        mean: the mean of v given the component, before the cut.
+        variance: the variance of v given the component, before the cut; 0 for a point.
         low: the lower end of the interval; None if nothing is cut.
-        high: the upper end.
+        high: the upper end of the interval.
     """
 
     term: Float[Tensor, "_ component"]
@@ -60,7 +61,7 @@ class Components(NamedTuple):
     high: Float[Tensor, "batch 1"] | None = None
 
     def moments(self) -> tuple[Float[Tensor, "_ component"], Float[Tensor, "_ component"]]:
-        """The mean and the variance of v given the component, after the cut."""
+        """The mean and variance of v given the component, after the cut."""
         if self.low is None or self.high is None:
             return self.mean, self.variance
         shape = max(len(self.mean), len(self.low)), self.mean.shape[1]
@@ -69,7 +70,7 @@ class Components(NamedTuple):
     def interval_probabilities(
         self, low: Float[Tensor, "batch 1"], high: Float[Tensor, "batch 1"]
     ) -> Float[Tensor, "batch component"]:
-        """The probability of an interval, ends included, given each component; 0 where that is itself impossible."""
+        """The probability of an interval, ends included, given each component; 0 if the component is impossible."""
         if self.low is None or self.high is None:
             return interval_log_prob(self.mean, self.variance, low, high).exp()
         low, high = torch.maximum(low, self.low), torch.minimum(high, self.high)
@@ -82,9 +83,9 @@ def components_of(number: NumberTensors, scores: NumberScores | None, evidence: 
     """The components of one number, in float64.
 
     Args:
-        number: its tensors.
-        scores: of all numbers; None if all are 0, as in softmax.
-        evidence: on all numbers; None if there is none.
+        number: the tensors of the number.
+        scores: the scores of all numbers; None if all are 0, as in softmax.
+        evidence: the evidence on all numbers; None if there is none.
     """
     value, variance = number.value.unsqueeze(0), number.variance.unsqueeze(0)
     mean, term = value, torch.zeros_like(value)
@@ -112,13 +113,13 @@ def add_number_terms(
     scores: NumberScores | None,
     evidence: NumberEvidence | None,
 ) -> Float[Tensor, "batch fine"]:
-    """Fine scores with what all numbers add to them, up to a constant per sample; differentiable.
+    """Add the terms of all numbers to the fine scores, up to a constant per sample; differentiable.
 
     Args:
         table: the numbers of the graph.
         fine: the fine scores.
-        scores: those of the numbers; None if all are 0.
-        evidence: what is known of the values; None if nothing is.
+        scores: the scores of the numbers; None if all are 0.
+        evidence: the evidence on the numbers; None if there is none.
     """
     fine = at_least_float32(fine)
     if scores is None:
@@ -130,7 +131,7 @@ def add_number_terms(
 def number_terms(
     table: NumberTable, scores: NumberScores, evidence: NumberEvidence | None
 ) -> Float[Tensor, "batch fine"]:
-    """What all numbers add to the joint scores, in float64."""
+    """The terms of all numbers in the joint scores, in float64."""
     points = table.points if evidence is None else []
     total = scores.new_zeros(scores.shape[0], table.fine_count, dtype=torch.float64)
     if points:
@@ -149,26 +150,28 @@ def evidence_log_likelihood(
 
     Args:
         table: the numbers of the graph.
-        scores: those of the numbers; None if all are 0.
-        before: what was known already; None if nothing was.
-        new: what is new.
+        scores: the scores of the numbers; None if all are 0.
+        before: the earlier evidence; None if there was none.
+        new: the new evidence.
     """
-    both = new if before is None else both_known(before, new)
+    combined = new if before is None else both_known(before, new)
     total = new.new_zeros(len(new), table.fine_count)
     for number in table.numbers:
         old = components_of(number, scores, before).term
-        found = components_of(number, scores, both).term - torch.where(old.isneginf(), 0.0, old)
+        log_likelihood = components_of(number, scores, combined).term - torch.where(old.isneginf(), 0.0, old)
         if before is not None:
-            # Two normals multiplied are a normal times a constant: how well the two agree.
-            (one, weight, *_), (two, new_weight, *_) = (part[:, number.place].unbind(dim=1) for part in (before, new))
+            # The product of two normals is a normal times a constant, which says how well the two agree.
+            (likely, weight, *_), (new_likely, new_weight, *_) = (
+                part[:, number.place].unbind(dim=1) for part in (before, new)
+            )
             common = weight * new_weight / (weight + new_weight).clamp_min(torch.finfo(weight.dtype).tiny)
-            found = found - 0.5 * (common * (one - two).square()).unsqueeze(1)
-        total = total + number.to_fine(found)
+            log_likelihood = log_likelihood - 0.5 * (common * (likely - new_likely).square()).unsqueeze(1)
+        total = total + number.to_fine(log_likelihood)
     return total
 
 
 def _float32_suffices(fine: Tensor, scores: Tensor, table: NumberTable) -> bool:
-    """Whether a plain float32 sum is exact enough, and rows do not depend on how many there are."""
+    """Whether a plain float32 sum is precise enough, and no row depends on the batch size."""
     if torch.compiler.is_compiling() or not fine.dtype == scores.dtype == torch.float32:
         return False
     if table.points and len(fine) % TILE:
@@ -181,8 +184,8 @@ def _float32_suffices(fine: Tensor, scores: Tensor, table: NumberTable) -> bool:
     if table.spread:
         pull, precision = size[:, table.spread].unbind(dim=2)
         value, variance = table.largest_value, table.largest_variance
-        around = (0.5 * pull * pull).mul_(variance / (1.0 + precision * variance))
-        terms = around.add_(pull, alpha=value).add_(precision, alpha=0.5 * value * value)
+        squares = (0.5 * pull * pull).mul_(variance / (1.0 + precision * variance))
+        terms = squares.add_(pull, alpha=value).add_(precision, alpha=0.5 * value * value)
         largest += float(terms.sum(dim=1).amax())
     return max(largest, -low.item(), high.item()) * torch.finfo(torch.float32).eps <= _MAX_ERROR
 
@@ -190,22 +193,22 @@ def _float32_suffices(fine: Tensor, scores: Tensor, table: NumberTable) -> bool:
 def _quick_terms(
     table: NumberTable, fine: Float[Tensor, "batch fine"], scores: NumberScores
 ) -> Float[Tensor, "batch fine"]:
-    """Fine scores with what all numbers add to them, in float32, without evidence."""
+    """The fine scores with the terms of all numbers, in float32 and without evidence."""
     if table.points:
         own = scores if table.linear else scores[:, table.points]
         fine = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32))
     if table.spread:
         value, variance = table.values_of(torch.float32, table.spread)
         half = 0.5 * value * value
-        own, out = scores[:, table.spread], torch.empty_like(fine)
+        own, result = scores[:, table.spread], torch.empty_like(fine)
         for part in cached_parts(len(fine), value.numel()):
             pull, precision = (column.unsqueeze(2) for column in own[part].unbind(dim=2))
             gain = (precision * variance).add_(1.0)
             terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
             terms.addcmul_(precision, half, value=-1.0).div_(gain)
             terms.sub_(gain.log_(), alpha=0.5)
-            torch.add(terms.sum(dim=1), fine[part], out=out[part])
-        fine = out
+            torch.add(terms.sum(dim=1), fine[part], out=result[part])
+        fine = result
     return fine
 
 
@@ -215,21 +218,21 @@ def _quick_score_gradient(
     """The gradient for the scores of numbers, in float32, without evidence."""
     if table.linear:
         return (grad @ table.design_of(torch.float32).t()).view_as(scores)
-    own = torch.empty_like(scores)
+    score_grad = torch.empty_like(scores)
     if table.points:
-        own[:, table.points] = (grad @ table.design_of(torch.float32).t()).view(len(grad), -1, 2)
+        score_grad[:, table.points] = (grad @ table.design_of(torch.float32).t()).view(len(grad), -1, 2)
     value, variance = table.values_of(torch.float32, table.spread)
-    spread, found = scores[:, table.spread], []
+    spread, parts = scores[:, table.spread], []
     for part in cached_parts(len(grad), value.numel()):
         pull, precision = (column.unsqueeze(2) for column in spread[part].unbind(dim=2))
-        less = (precision * variance).add_(1.0).reciprocal_()
-        mean = torch.addcmul(value, pull, variance).mul_(less)
+        shrinkage = (precision * variance).add_(1.0).reciprocal_()
+        mean = torch.addcmul(value, pull, variance).mul_(shrinkage)
         row = grad[part].unsqueeze(1)
         first = (mean * row).sum(dim=2)
-        square = mean.square_().addcmul_(less, variance).mul_(row).sum(dim=2)
-        found.append(torch.stack([first, square.mul_(-0.5)], dim=2))
-    own[:, table.spread] = torch.cat(found)
-    return own
+        square = mean.square_().addcmul_(shrinkage, variance).mul_(row).sum(dim=2)
+        parts.append(torch.stack([first, square.mul_(-0.5)], dim=2))
+    score_grad[:, table.spread] = torch.cat(parts)
+    return score_grad
 
 
 class _NumberTerms(torch.autograd.Function):
@@ -251,7 +254,7 @@ class _NumberTerms(torch.autograd.Function):
         terms = number_terms(table, scores, evidence)
         if fine.dtype == torch.float64:
             return fine + terms
-        # Rounded relative to the largest one, so that those of likely labels keep their digits.
+        # Terms are rounded relative to the largest one, so that those of likely labels keep their digits.
         top = terms.amax(dim=1, keepdim=True)
         return fine + (terms - top.masked_fill(~top.isfinite(), 0.0)).to(fine.dtype)
 
@@ -264,19 +267,19 @@ class _NumberTerms(torch.autograd.Function):
         linear = evidence is None and table.linear
         if (ctx.quick or linear) and grads[0].dtype == scores.dtype == torch.float32:
             return grads[0], _quick_score_gradient(table, scores, grads[0]), None, None
-        grad, own = grads[0].double(), torch.zeros_like(scores, dtype=torch.float64)
+        grad, score_grad = grads[0].double(), torch.zeros_like(scores, dtype=torch.float64)
         points = table.points if evidence is None else []
         if points:
-            own[:, points] = (grad @ table.design.t()).reshape(-1, len(points), 2)
+            score_grad[:, points] = (grad @ table.design.t()).reshape(-1, len(points), 2)
         for number in table.numbers:
             if number.place in points:
                 continue
             mean, variance = components_of(number, scores, evidence).moments()
             by_component = number.to_components(grad)
-            # What evidence has ruled out has no moments, and no gradient.
+            # Components that evidence has ruled out have no moments and no gradient.
             possible = mean.isfinite() & variance.isfinite()
             first = torch.where(possible, mean, 0.0)
             square = torch.where(possible, mean * mean + variance, 0.0)
-            own[:, number.place, 0] = (by_component * first).sum(dim=1)
-            own[:, number.place, 1] = -0.5 * (by_component * square).sum(dim=1)
-        return grads[0], own.to(scores.dtype), None, None
+            score_grad[:, number.place, 0] = (by_component * first).sum(dim=1)
+            score_grad[:, number.place, 1] = -0.5 * (by_component * square).sum(dim=1)
+        return grads[0], score_grad.to(scores.dtype), None, None

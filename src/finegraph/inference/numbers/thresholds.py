@@ -1,16 +1,16 @@
 """What to ask about a number: whether its value is above a round number, such as "is the price above 12?".
 
-A person can tell more often whether something costs more than 12 than what it costs, and answers without a measurement.
-With w_u the probability of component u of the number, p_u that of its best fine label, and F_u(c) = P(v <= c | u):
+People more often know whether something costs more than 12 than what it costs, and can answer without measuring. With
+w_u the probability of component u of the number, p_u that of its best fine label, and F_u(c) = P(v <= c | u):
 
     below    =  sum_u w_u F_u(c)
     gain     =  h(below) - sum_u w_u h(F_u(c))                in bits; h(q) = - q log q - (1 - q) log(1 - q)
     after    =  max_u p_u F_u(c) + max_u p_u (1 - F_u(c))
     settles  =  below [max_u p_u F_u(c) >= (1 - risk) below] + the same above
 
-Thresholds c are the roundest numbers between neighbouring values of fine labels, and the one with the largest gain is
-asked. With exact values all are looked at, in time linear in them; with spreads at most 64, spread evenly over what is
-probable. All of it is exact, in float64.
+Thresholds c are the roundest numbers between neighbouring values of fine labels. The one with the largest gain is
+asked. With exact values all are compared, in linear time. With spreads at most 64 are, at evenly spaced quantiles. The
+effects are exact, in float64.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from finegraph.inference.numbers.potential import Components
 from finegraph.inference.numerics import Constants
 
 MAX_THRESHOLDS = 64
-"""How many thresholds of a number with spreads are looked at."""
+"""The largest number of thresholds to compare for a number with spreads."""
 MAX_TOGETHER = 1 << 22
-"""How many numbers are held at a time."""
+"""The largest number of values held at a time."""
 _EQUAL = 1e-9
-"""Gains that differ by less, in bits, are equal: the lowest threshold is taken."""
+"""Gains that differ by less, in bits, count as equal; the lowest threshold is then chosen."""
 
 
 class ThresholdEffects(NamedTuple):
-    """What knowing whether a value is above a threshold is expected to do; see `Effects`.
+    """The expected effect of knowing whether a value is above a threshold; see `Effects`.
 
     Attributes:
-        above: the threshold with the largest gain in the user's unit; NaN if all values are the same.
-        gain: by how much the entropy of the fine label falls on average, in bits.
-        after: the probability of the best fine label then, on average.
-        settles: how probable it is that it is at least 1 - risk.
+        above: the threshold with the largest gain, in the user's unit; NaN if all values are the same.
+        gain: the average fall in the entropy of the fine label, in bits.
+        after: the probability of the best fine label after the answer, on average.
+        settles: the probability that it is then at least 1 - risk.
     """
 
     above: Float[Tensor, " batch"]
@@ -57,8 +57,8 @@ class Thresholds(Constants):
     """The thresholds of all numbers of a graph.
 
     Attributes:
-        outer: per number the thresholds in the user's unit, rising.
-        inner: the same on the inner scale.
+        outer: per number, the thresholds in the user's unit, in rising order.
+        inner: per number, the thresholds on the inner scale.
         last: per number, for each threshold the last component whose value is not above it.
     """
 
@@ -77,33 +77,34 @@ class Thresholds(Constants):
 
 
 def thresholds_of(number: Number) -> Float[FloatArray, " place"]:
-    """The number with the fewest digits between each two neighbouring values; the lower value itself may be one."""
+    """The number with the fewest digits between each two neighbouring values; it may equal the lower one."""
     values = np.unique(number.values[number.known])
     low, high = values[:-1], values[1:]
-    found = low.copy()
-    left = np.ones(len(low), dtype=bool)
+    thresholds = low.copy()
+    pending = np.ones(len(low), dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):
         top = math.ceil(math.log10(np.abs(values).max(initial=1e-300) + 1e-300)) + 1
         for exponent in range(top, top - 18, -1):
-            if not left.any():
+            if not pending.any():
                 break
             nearest = _multiple(0.5 * low + 0.5 * high, exponent, np.rint)
             above = _multiple(low, exponent, np.ceil)
             for candidate in (nearest, above):
-                fits = left & (low <= candidate) & (candidate < high)
-                found[fits] = candidate[fits]
-                left &= ~fits
-    return found
+                fits = pending & (low <= candidate) & (candidate < high)
+                thresholds[fits] = candidate[fits]
+                pending &= ~fits
+    return thresholds
 
 
 def _multiple(values: FloatArray, exponent: int, rounding: np.ufunc) -> FloatArray:
-    """Multiples of a power of ten, exact to rounding."""
-    found: FloatArray = (
+    """Round to multiples of a power of ten, as exactly as floating point allows."""
+    # Dividing by a whole power of ten is exact where multiplying by its reciprocal is not.
+    rounded: FloatArray = (
         rounding(values * 10.0**-exponent) / 10.0**-exponent
         if exponent < 0
         else rounding(values / 10.0**exponent) * 10.0**exponent
     )
-    return found + 0.0
+    return rounded + 0.0  # turns -0.0 into 0.0
 
 
 def threshold_effects(
@@ -114,20 +115,20 @@ def threshold_effects(
     components: Components,
     risk: float,
 ) -> ThresholdEffects:
-    """The best threshold of a number for each sample, and what knowing it is expected to do.
+    """The best threshold of a number for each sample, and the expected effect of asking about it.
 
     Args:
-        thresholds: those of the graph.
+        thresholds: the thresholds of the graph.
         number: the tensors of the number.
-        weights: the probability of each component in float64.
-        best: that of its best fine label.
+        weights: the probability of each component, in float64.
+        best: the probability of the best fine label of each component.
         components: the components, with scores and evidence.
-        risk: how often a settled answer may be wrong, with an allowance for rounding.
+        risk: how often a settled answer may be wrong, plus an allowance for rounding.
     """
     inner, outer = thresholds.inner[number.place], thresholds.outer[number.place]
     if not len(inner):
-        nothing = weights.new_zeros(len(weights))
-        return ThresholdEffects(nothing + torch.nan, nothing, weights.amax(dim=1) * 0.0 + best.amax(dim=1), nothing)
+        zeros = weights.new_zeros(len(weights))
+        return ThresholdEffects(zeros + torch.nan, zeros, weights.amax(dim=1) * 0.0 + best.amax(dim=1), zeros)
     if number.points:
         last = thresholds.last[number.place]
         below = weights.cumsum(dim=1).index_select(1, last).clamp(0.0, 1.0)
@@ -138,16 +139,16 @@ def threshold_effects(
     under = components.interval_probabilities(torch.full_like(place, -torch.inf), place)
     gain = _gain(weights, under)
     parts = [_settled(weights * share, best * share, risk) for share in (under, 1.0 - under)]
-    after, settles = (one + two for one, two in zip(*parts, strict=True))
+    after, settles = (yes + no for no, yes in zip(*parts, strict=True))
     return ThresholdEffects(outer[chosen], gain, after, settles)
 
 
 def _settled(
     weights: Float[Tensor, "batch component"], best: Float[Tensor, "batch component"], risk: float
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """Of one answer: its probability with the best fine label, and its own if that settles it."""
-    answer, most = weights.sum(dim=1), best.amax(dim=1)
-    return most, torch.where((most >= (1.0 - risk) * answer) & (answer > 0), answer, 0.0)
+    """The joint probability of an answer and its best fine label, and that of the answer if it settles the label."""
+    answer, with_best = weights.sum(dim=1), best.amax(dim=1)
+    return with_best, torch.where((with_best >= (1.0 - risk) * answer) & (answer > 0), answer, 0.0)
 
 
 def _best_with_spreads(
@@ -156,7 +157,7 @@ def _best_with_spreads(
     weights: Float[Tensor, "batch component"],
     components: Components,
 ) -> Tensor:
-    """The place of the best threshold of a number with spreads or unknown values."""
+    """The index of the best threshold of a number with spreads or unknown values."""
     if len(inner) <= MAX_THRESHOLDS:
         places = torch.arange(len(inner), device=inner.device).expand(len(weights), -1)
     else:
@@ -167,18 +168,18 @@ def _best_with_spreads(
     step = max(1, MAX_TOGETHER // (count * weights.shape[1]))
     gains = []
     for start in range(0, len(weights), step):
-        some = slice(start, start + step)
-        rows = torch.arange(len(weights), device=weights.device)[some].repeat_interleave(count)
-        ends = inner[places[some]].reshape(-1, 1)
+        samples = slice(start, start + step)
+        rows = torch.arange(len(weights), device=weights.device)[samples].repeat_interleave(count)
+        ends = inner[places[samples]].reshape(-1, 1)
         under = _rows_of(components, rows).interval_probabilities(torch.full_like(ends, -torch.inf), ends)
         gains.append(_gain(weights[rows], under).view(-1, count))
     return places.gather(1, _first_best(torch.cat(gains)).unsqueeze(1)).squeeze(1)
 
 
 def _rows_of(components: Components, rows: Tensor) -> Components:
-    """The components of some samples, one row for each."""
-    found: list[Any] = [part if part is None or len(part) == 1 else part.index_select(0, rows) for part in components]
-    return Components(*found)
+    """The components of some samples; parts that all samples share stay one row."""
+    parts: list[Any] = [part if part is None or len(part) == 1 else part.index_select(0, rows) for part in components]
+    return Components(*parts)
 
 
 def _gain(
@@ -189,10 +190,10 @@ def _gain(
 
 
 def _entropy(share: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The entropy of yes or no, in bits."""
+    """The entropy of a yes-or-no question, in bits."""
     return -(torch.xlogy(share, share) + torch.xlogy(1.0 - share, 1.0 - share)) / math.log(2.0)
 
 
 def _first_best(gains: Float[Tensor, "batch place"]) -> Tensor:
-    """The first place with the largest gain, whatever its last bits."""
+    """The first index with the largest gain, up to rounding."""
     return (gains >= gains.amax(dim=1, keepdim=True) - _EQUAL).int().argmax(dim=1)

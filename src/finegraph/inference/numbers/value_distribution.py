@@ -1,9 +1,9 @@
-"""What a posterior knows of a value: a mixture of normal distributions, one per component of the number.
+"""The posterior distribution of a value: a mixture of normal distributions, one per component of the number.
 
     P(v <= x)  =  sum_u P(u) P(v <= x | u)          P(u) = the probability of the fine labels of component u
 
-On a log scale the components are log-normal in the user's unit. After evidence they may be cut to an interval. An exact
-value is a point: the distribution function has a step there. All answers are in the user's unit, in float64.
+On a log scale, the components are log-normal in the user's unit. Evidence may cut them to an interval. An exact value
+is a point, at which the distribution function jumps. All answers are in the user's unit and in float64.
 
 `mixture_search.py` finds quantiles and shortest intervals.
 """
@@ -35,10 +35,10 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ValueDistribution:
-    """The distribution of one number, for each sample of a batch. `Posterior.value` makes it.
+    """The distribution of one number for each sample of a batch; `Posterior.value` returns it.
 
     Attributes:
-        number: what is measured, with its scale and unit.
+        number: the number, with its scale and unit.
         weights: the probability of each component.
         components: the components on the inner scale.
 
@@ -65,22 +65,22 @@ class ValueDistribution:
 
     @property
     def name(self) -> str:
-        """What is measured."""
+        """The name of the number."""
         return self.number.name
 
     @property
     def unit(self) -> str:
-        """What it is counted in; may be empty."""
+        """The unit of the number; may be empty."""
         return self.number.unit
 
     # ---- mean and spread --------------------------------------------------------------------------------------------
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "batch component"], Float[Tensor, "batch component"]]:
-        """The mean and the variance of each component, in the user's unit and after the cut."""
+        """The mean and variance of each component, in the user's unit and after the cut."""
         centre, width = self.number.centre, self.number.width
         log = self.number.scale == "log"
-        _, mean, variance, low, high = self._wide
+        _, mean, variance, low, high = self._expanded
         if low is not None and high is not None:
             return cut_moments(mean, variance, low, high, self.to_outer, growth=width if log else 0.0)
         if not log:
@@ -98,11 +98,11 @@ class ValueDistribution:
     def spread(self) -> Float[Tensor, " batch"]:
         """The standard deviation."""
         mean, variance = self._moments
-        away = mean - self.mean.unsqueeze(1)
-        return self._total(variance + away * away).sqrt()
+        difference = mean - self.mean.unsqueeze(1)
+        return self._total(variance + difference * difference).sqrt()
 
     def _total(self, values: Float[Tensor, "batch component"]) -> Float[Tensor, " batch"]:
-        """The sum over components by their probability; one that is impossible counts for nothing."""
+        """The sum over components, weighted by probability; impossible ones may hold NaN and do not count."""
         return torch.where(self.weights > 0, self.weights * values, 0.0).sum(dim=1)
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
@@ -117,26 +117,26 @@ class ValueDistribution:
     def component_probabilities(
         self, low: Float[Tensor, "batch 1"], high: Float[Tensor, "batch 1"]
     ) -> Float[Tensor, "batch component"]:
-        """The probability of an interval of the inner scale, ends included, given each component."""
-        return self._wide.interval_probabilities(low, high)
+        """The probability of an interval on the inner scale, ends included, given each component."""
+        return self._expanded.interval_probabilities(low, high)
 
     def quantile(self, q: float) -> Float[Tensor, " batch"]:
         """The smallest value that is not exceeded with a probability of at least `q`."""
         if not 0.0 <= q <= 1.0:
             raise InputError(f"quantile: expected a probability from 0 to 1, got {q!r}")
         with torch.no_grad():
-            found = self._search.quantile(self.weights.new_full((len(self), 1), q))
-            return self.to_outer(found).squeeze(1)
+            inner = self._search.quantile(self.weights.new_full((len(self), 1), q))
+            return self.to_outer(inner).squeeze(1)
 
     def interval(self, probability: float) -> Interval:
-        """The shortest interval that the value is in with at least this probability, ends included."""
+        """The shortest interval, ends included, that holds the value with at least this probability."""
         if not 0.0 < probability < 1.0:
             raise InputError(f"interval: expected a probability above 0 and below 1, got {probability!r}")
         low, high = self.inner_interval(probability)
         return Interval(self.to_outer(low).squeeze(1), self.to_outer(high).squeeze(1))
 
     def inner_interval(self, probability: float) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
-        """The ends of `interval` on the inner scale; found once for each probability."""
+        """The ends of `interval` on the inner scale, computed once for each probability."""
         if probability not in self._intervals:
             with torch.no_grad():
                 growth = self.number.width if self.number.scale == "log" else 0.0
@@ -149,17 +149,17 @@ class ValueDistribution:
 
     @cached_property
     def _search(self) -> MixtureSearch:
-        _, mean, variance, low, high = self._wide
+        _, mean, variance, low, high = self._expanded
         return MixtureSearch.of(self.weights.detach(), mean.detach(), variance.detach(), low, high)
 
     @property
-    def _wide(self) -> Components:
-        """The components with a row for each sample."""
+    def _expanded(self) -> Components:
+        """The components, expanded to one row per sample."""
         term, mean, variance, low, high = self.components
         shape = self.weights.shape
         return Components(term.expand(shape), mean.expand(shape), variance.expand(shape), low, high)
 
     def to_outer(self, inner: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Inner values in the user's unit."""
+        """Convert inner values to the user's unit."""
         value = self.number.centre + self.number.width * inner
         return value.exp() if self.number.scale == "log" else value

@@ -4,7 +4,7 @@
     by_rows.py         labels as rows: whole rows are added, for all kinds at once
     by_columns.py      labels as columns: matrix products, gathers and scatters
     by_weights.py      kinds with a row of weights per fine label: products with all weights
-    graph_tensors.py   chooses, by the cost model of `strategy.py`, which sees sizes alone
+    graph_tensors.py   chooses, by the cost model of `strategy.py`, which depends on sizes alone
 
-A wrong guess costs time, never exactness: every strategy gives the same numbers.
+A wrong choice costs time, never exactness: every strategy gives the same results.
 """

@@ -1,9 +1,9 @@
-"""Sums with labels as columns, as scores come: matrix products, gathers and scatters.
+"""Sums with labels as columns, the layout of scores: matrix products, gathers and scatters.
 
-Kinds with few labels are *dense*: all of them together take one matrix product with a 0/1 matrix. Fine labels with the
-same label in every dense kind form a *block*; if there are far fewer blocks than fine labels the product runs over
-blocks, and one gather or scatter leads from blocks to fine labels. The other kinds are *listed*: each takes a gather or
-a scatter of its own, and training touches only the children of the true label.
+Kinds with few labels are *dense*: together they take one product with a 0/1 matrix. Fine labels with the same label in
+every dense kind form a *block*. If there are far fewer blocks than fine labels, the product runs over blocks, and one
+gather or scatter converts between blocks and fine labels. The other kinds are *listed*: each takes a gather or scatter
+of its own, and training touches only the children of the true label.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class ListedKind(Constants):
 
 
 class _DividedTargets(NamedTuple):
-    """Targets by how their probabilities are found.
+    """Targets by how their probabilities are computed.
 
     Attributes:
-        listed: the targets of listed kinds without mixed rows, whose true label's children are summed.
-        others: the numbers of the other targets.
+        listed: the targets of listed kinds without mixed rows, summed over the children of the true label.
+        others: the indices of the other targets.
     """
 
     listed: list[tuple[int, ListedKind]]
@@ -85,8 +85,8 @@ class ColumnTables(Constants):
         matrix: (dense group, block) 0/1: which blocks are in each group of the dense kinds.
         dense_columns: the group column of each row of `matrix`.
         block: the block of each fine label; None if every fine label is a block of its own.
-        place: for each group column its place among `place_count` groups whose probabilities the loss computes: those
-            of dense kinds, then of listed kinds with mixed rows; -1 for others.
+        place: for each group column, its index among the `place_count` groups whose probabilities the loss computes:
+            those of dense kinds, then of listed kinds with mixed rows; -1 for others.
     """
 
     matrix: Tensor
@@ -112,11 +112,11 @@ class ColumnTables(Constants):
         for start, kind in zip(starts, dense, strict=False):
             matrix[start + kind.group, block] = 1.0
         self.store_arrays({"matrix": matrix, "dense_columns": columns})
-        self._keep_places(columns)
+        self._store_places(columns)
         self._wide_matrix: Tensor | None = None
         self._divided: dict[tuple[int, ...], _DividedTargets] = {}
 
-    def _keep_places(self, columns: NDArray[np.int64]) -> None:
+    def _store_places(self, columns: NDArray[np.int64]) -> None:
         self.mixed_listed = [listed for listed in self.listed if not listed.plain]
         column = np.concatenate([columns, *(listed.columns.numpy() for listed in self.mixed_listed)])
         place = np.full(self.group_count, -1, np.int64)
@@ -125,9 +125,9 @@ class ColumnTables(Constants):
         self.store_arrays({"place": place})
 
     def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
-        """Divide targets, of which `kinds` has the number of the kind of each."""
+        """Divide targets; `kinds` holds the number of the kind of each."""
         if kinds not in self._divided:
-            plain = {one.number: one for one in self.listed if one.plain}
+            plain = {kind.number: kind for kind in self.listed if kind.plain}
             listed = [(target, plain[kind]) for target, kind in enumerate(kinds) if kind in plain]
             others = [target for target, kind in enumerate(kinds) if kind not in plain]
             place = torch.tensor(others, dtype=torch.int64, device=self.place.device)
@@ -135,7 +135,7 @@ class ColumnTables(Constants):
         return self._divided[kinds]
 
     def matrix_of(self, dtype: torch.dtype) -> Float[Tensor, "dense block"]:
-        """The 0/1 matrix of the dense kinds in a number format."""
+        """The 0/1 matrix of the dense kinds in a dtype."""
         if dtype != torch.float64:
             return self.matrix
         if self._wide_matrix is None:
@@ -149,7 +149,7 @@ class ColumnTables(Constants):
         groups: Float[Tensor, "batch group"],
         out: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
-        """Fine scores plus those of their groups, in memory of its own or in that given."""
+        """The fine scores plus those of their groups, written to `out` or to new memory."""
         parts = [(groups, listed.group) for listed in self.listed]
         total = fine
         if self.has_dense:
@@ -165,8 +165,8 @@ class ColumnTables(Constants):
         scratch = torch.empty_like(fine) if parts else None
         for scores, place in parts:
             # gather runs on all threads, index_select on one
-            found = torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
-            total = out = torch.add(total, found, out=out)
+            gathered = torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
+            total = out = torch.add(total, gathered, out=out)
         return total
 
     def to_groups(
@@ -175,11 +175,11 @@ class ColumnTables(Constants):
         blocks: Float[Tensor, "batch block"] | None = None,
         out: Float[Tensor, "batch group"] | None = None,
     ) -> Float[Tensor, "batch group"]:
-        """For every group the sum over its children.
+        """The sum over the children of each group.
 
         Args:
-            fine: what to sum.
-            blocks: the sums over blocks if they are known.
+            fine: the values of the fine labels.
+            blocks: the sums over blocks, if already computed.
             out: memory for the result.
         """
         out = fine.new_zeros(len(fine), self.group_count) if out is None else out.zero_()
@@ -191,7 +191,7 @@ class ColumnTables(Constants):
         return out
 
     def to_blocks(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch block"]:
-        """For every block the sum over its fine labels."""
+        """The sum over the fine labels of each block."""
         if self.block is None:
             return fine
         blocks = fine.new_zeros(len(fine), self.block_count)
@@ -217,7 +217,7 @@ class ColumnSums(GroupedSums):
     def joint_scores(
         self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
     ) -> Float[Tensor, "batch fine"]:
-        """One float32 sum if that is exact enough for these scores, else one float64 sum."""
+        """A float32 sum if that is precise enough for these scores, else a float64 sum."""
         if self.groups is None:
             return fine.to(self.dtype)
         if self.may_use_float32(fine) and self.float32_suffices(0.0):
@@ -228,7 +228,7 @@ class ColumnSums(GroupedSums):
         return total.to(self.dtype) if out is None else out.copy_(total)
 
     def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
-        """One float64 sum; by gathers alone if a score is infinite."""
+        """A float64 sum, by gathers alone if a score is infinite."""
         if self.groups is None:
             return fine.double()
         if self.largest_group == math.inf:
@@ -237,12 +237,12 @@ class ColumnSums(GroupedSums):
         return total.sub_(top_score(total))
 
     def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
-        """Keep the probabilities, whose memory becomes that of the gradient."""
+        """Keep the probabilities; the gradient will overwrite them."""
         self.probs, self.targets = probs, targets
         self.divided = self.columns.divide_targets(tuple(targets.kind))
 
     def target_probs(self) -> Float[Tensor, "batch term"]:
-        """Products and scatters for dense kinds; sums over the children of the true label for listed ones."""
+        """Products and scatters for dense kinds; sums over the children of the true label for listed kinds."""
         column = self.targets.column
         out = self.probs.new_empty(len(self.probs), 1 + column.shape[1])
         self.fine_probs = self.probs.gather(1, self.targets.fine.unsqueeze(1))
@@ -294,19 +294,19 @@ class ColumnSums(GroupedSums):
     ) -> Float[Tensor, "batch fine"]:
         """The total weight minus the sum over targets of w r / p_t, for each fine label."""
         columns, dense = self.columns, len(self.columns.dense_columns)
-        of_groups = prob_grads.new_zeros(len(prob_grads), columns.place_count).scatter_add_(1, self.place, prob_grads)
+        factors = prob_grads.new_zeros(len(prob_grads), columns.place_count).scatter_add_(1, self.place, prob_grads)
         if self.mixing is not None:
-            at_edges = of_groups.index_select(1, self.edge_column)
+            at_edges = factors.index_select(1, self.edge_column)
             self.mixing_grad = self.edge_probs * at_edges
-            of_groups.index_add_(1, self.edge_row, self.edge_share * at_edges)
+            factors.index_add_(1, self.edge_row, self.edge_share * at_edges)
         if dense:
-            total = torch.addmm(total, of_groups[:, :dense], columns.matrix_of(prob_grads.dtype))
+            total = torch.addmm(total, factors[:, :dense], columns.matrix_of(prob_grads.dtype))
             if columns.block is not None:
-                # The sums over blocks of the gradient follow from those of the probabilities.
+                # The block sums of the gradient follow from those of the probabilities.
                 self.block_grads = None if columns.mixed_listed else self.block_probs.mul_(total)
                 total = total.gather(1, columns.block.expand(len(total), -1))
         for listed in columns.mixed_listed:
-            part = of_groups[:, dense : dense + listed.group_count]
+            part = factors[:, dense : dense + listed.group_count]
             total = total + part.gather(1, listed.local_group.expand(len(part), -1))
             dense += listed.group_count
         return total

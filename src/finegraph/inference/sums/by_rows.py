@@ -3,9 +3,9 @@
     to_fine      row of fine label i  =  sum over kinds of the row of i's group             for joint scores, gradient
     to_groups    row of group g       =  sum over the fine labels i of g of the row of i    for the other sums
 
-Each is one `embedding_bag` over the rows of all kinds, which adds a batch of numbers at a time: O(fine x kinds) row
-additions, however many labels the kinds have. Many small kinds go by way of composite kinds, with far fewer additions.
-Transposing the scores costs two passes over them.
+Each is one `embedding_bag` over the rows of all kinds, which adds whole rows of the batch: O(fine x kinds) row
+additions, however many labels the kinds have. Small kinds are merged into composite kinds, which need far fewer
+additions. Transposing the scores costs two passes over them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
 
 _SUM = 0
-"""The number by which `torch.embedding_bag` knows sums."""
+"""The mode of `torch.embedding_bag` for sums."""
 _MANY_KINDS = 32
-"""With more kinds, what rounding does to all of them alike must be corrected."""
+"""With more kinds, the rounding error that they have in common must be corrected."""
 _SPLITTER = 1.5 * 2**13
-"""Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
+"""Adding and subtracting this rounds a float32 number to a multiple of 2**-10. Sums of such multiples below 2**13 are
+exact."""
 _MAX_SPLIT_SUM = 2**12
 """Sums are split only if they are certain to stay below this."""
 
 
 def contiguous_transpose(table: Float[Tensor, "row column"]) -> Float[Tensor, "column row"]:
-    """The matrix with rows and columns exchanged, in contiguous memory of its own.
+    """The transpose, in contiguous memory of its own.
 
-    To shuffle channels is to transpose the matrix (group, channel of the group), and where channels lie side by side
-    torch has vector code for it: about four times as fast as a copy of `table.t()`, which goes number by number.
+    Shuffling channels transposes the matrix (group, channel of the group), and torch has vectorised code for it if
+    channels are contiguous. It is about four times as fast as a copy of `table.t()`, which copies one value at a time.
     """
     rows, columns = table.shape
     size = rows * columns
@@ -52,11 +53,11 @@ def contiguous_transpose(table: Float[Tensor, "row column"]) -> Float[Tensor, "c
 
 
 class RowLists(Constants):
-    """Lists of row numbers, one after the other.
+    """Lists of row indices, concatenated.
 
     Attributes:
-        item: the row numbers of all lists.
-        start: where each list starts.
+        item: the row indices of all lists.
+        start: the start of each list.
     """
 
     item: Tensor
@@ -75,7 +76,7 @@ class RowLists(Constants):
 def adding_steps(
     item: Int[NDArray[np.int64], " item"], sizes: Int[NDArray[np.int64], " list"], strategy: Strategy
 ) -> list[RowLists]:
-    """The steps that add up lists of rows: one, or more if long lists are summed in pieces and then their sums."""
+    """The steps that sum lists of rows: one step, or more if long lists are summed in pieces first."""
     longest = int(sizes.max(initial=0))
     if longest <= strategy.max_list:
         return [RowLists(item, sizes)]
@@ -91,7 +92,7 @@ class RowTables(Constants):
     """The lists of rows to add, for all kinds of a layout.
 
     Attributes:
-        rows_to_groups, rows_to_fine: how many rows are held at a time on the way to the groups, and to the fine labels.
+        rows_to_groups, rows_to_fine: the number of rows held at a time by `to_groups` and `to_fine`.
     """
 
     def __init__(self, layout: GroupLayout, strategy: Strategy) -> None:
@@ -104,18 +105,18 @@ class RowTables(Constants):
             stages.append(_composite_members(members, layout.group_count, strategy))
         sizes = [layout.fine_count, *(len(to_groups[-1].start) for to_groups, _ in stages)]
         self.rows_to_groups = sum(sizes[1:])
-        self.rows_to_fine = max(one + other for one, other in itertools.pairwise(sizes))
+        self.rows_to_fine = max(source + target for source, target in itertools.pairwise(sizes))
         self._to_groups = [step for to_groups, _ in stages for step in to_groups]
         self._to_fine = [step for _, to_fine in reversed(stages) for step in to_fine]
 
     def to_fine(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "fine batch"]:
-        """For each fine label the sum over its groups."""
+        """The sum over the groups of each fine label."""
         for step in self._to_fine:
             groups = step.sums(groups)
         return groups
 
     def to_groups(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
-        """For each group the sum over its fine labels."""
+        """The sum over the fine labels of each group."""
         for step in self._to_groups:
             fine = step.sums(fine)
         return fine
@@ -124,7 +125,7 @@ class RowTables(Constants):
 def _groups_and_fine(
     kinds: Sequence[KindGroups], group_count: int, strategy: Strategy
 ) -> tuple[list[RowLists], list[RowLists]]:
-    """For each group column its fine labels, and for each fine label its group columns."""
+    """The lists of fine labels of each group column, and of group columns of each fine label."""
     columns = np.stack([kind.columns[kind.group] for kind in kinds], axis=1)
     to_fine = adding_steps(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
     sizes = np.zeros(max(group_count, 1 + int(columns.max())), np.int64)
@@ -142,7 +143,7 @@ def _groups_and_fine(
 def _composite_members(
     member_columns: Sequence[NDArray[np.int64]], group_count: int, strategy: Strategy
 ) -> tuple[list[RowLists], list[RowLists]]:
-    """For each group column the groups of composites that it is in, and for each of these its group columns."""
+    """The lists of composite groups of each group column, and of group columns of each composite group."""
     sizes = np.concatenate([np.full(*columns.shape) for columns in member_columns])
     column = np.concatenate([columns.reshape(-1) for columns in member_columns])
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -155,7 +156,7 @@ class RowSums(GroupedSums):
     """The sums of one batch.
 
     The weights of the targets are spread over the kinds, so that each kind adds  w (1 - r / p_t)  to the factor of a
-    fine label. Near the truth these terms are small, and so are their rounding errors.
+    fine label. If the prediction is nearly right, these terms are small, and so are their rounding errors.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class RowSums(GroupedSums):
     def joint_scores(
         self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
     ) -> Float[Tensor, "batch fine"]:
-        """One float32 sum, two if that is not exact enough for these scores, or a float64 sum."""
+        """One float32 sum, two if one is not precise enough for these scores, or a float64 sum."""
         groups = self.groups
         if groups is None:
             return fine.to(self.dtype)
@@ -190,7 +191,7 @@ class RowSums(GroupedSums):
         return total.to(self.dtype) if out is None else out.copy_(total)
 
     def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
-        """By columns, since torch adds rows of float64 slowly, unless everything is float64 by rows."""
+        """A float64 sum by columns, since torch adds rows of float64 slowly, unless the strategy asks for rows."""
         groups = self.groups
         if groups is None:
             return fine.double()
@@ -205,12 +206,12 @@ class RowSums(GroupedSums):
     def _split_sum(
         self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], split_fine: bool
     ) -> Float[Tensor, "batch fine"]:
-        """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests.
+        """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small remainders.
 
         Args:
             fine: the fine scores.
             groups: the scores of the groups.
-            split_fine: whether the fine scores are so large that they must be split too.
+            split_fine: whether the fine scores are large enough to need splitting too.
         """
         low_groups = contiguous_transpose(groups)
         high_groups = (low_groups + _SPLITTER).sub_(_SPLITTER)
@@ -227,20 +228,20 @@ class RowSums(GroupedSums):
     def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
         """Transpose the probabilities."""
         self.targets = targets
-        # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have in
-        # common would add up in the gradient, so they are related to that very sum.
+        # By rounding, the probabilities do not sum to exactly 1. This error is common to all kinds and would add up in
+        # the gradient, so probabilities are divided by the actual sum.
         many = len(self.layout.kinds) > _MANY_KINDS
         self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
         self.probs = contiguous_transpose(probs)
 
     def target_probs(self) -> Float[Tensor, "batch term"]:
-        """Sums up to all groups, of which those of the targets are taken."""
+        """Sums over all groups, from which those of the targets are gathered."""
         self.fine_probs = self.probs.gather(0, self.targets.fine.unsqueeze(0))
-        found = [
+        parts = [
             self._label_probs(probs).gather(0, column)
             for probs, column in self._split_batch(self.rows.rows_to_groups, self.probs, self.targets.column.t())
         ]
-        out = torch.cat([self.fine_probs, found[0] if len(found) == 1 else torch.cat(found, dim=1)])
+        out = torch.cat([self.fine_probs, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)])
         if self.total is not None:
             out.div_(self.total)
         return out.t()
@@ -255,7 +256,7 @@ class RowSums(GroupedSums):
         return groups
 
     def _split_batch(self, rows: int, *tables: Shaped[Tensor, "_ batch"]) -> list[tuple[Tensor, ...]]:
-        """Tables in as many parts of the batch as it takes to hold so many rows in little memory."""
+        """Split tables along the batch, so that `rows` rows of a part fit in little memory."""
         if self.mixing is not None or self.probs.shape[1] < self.strategy.min_samples:
             return [tables]
         parts = -(-rows // int(self.strategy.max_rows * self.layout.fine_count))
@@ -279,14 +280,14 @@ class RowSums(GroupedSums):
     def _multiply_by_shared_weights(
         self, grads: Float[Tensor, "target batch"], weight: Float[Tensor, "1 term"] | None, scale: float
     ) -> None:
-        """Multiply the probabilities by their factors, where all samples have the same weights."""
+        """Multiply the probabilities by their factors if all samples have the same weights."""
         own, kinds = scale, None
         if weight is not None:
             own = float(weight[0, 0]) * scale
             kinds = self._kind_weights(weight.t()[1:], self.targets.kind, scale)[self.layout.kind_of_column]
         column = self.targets.column.t()
         for probs, columns, part in self._split_batch(self.rows.rows_to_fine, self.probs, column, grads):
-            # Nothing else holds what is given to `to_fine`, so that its memory is free soon.
+            # The argument of `to_fine` has no other reference, so that its memory is freed early.
             probs.mul_(self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale)).add_(own))
 
     def _shared_weight_factors(
@@ -296,7 +297,7 @@ class RowSums(GroupedSums):
         kinds: Float[Tensor, "group 1"] | None,
         scale: float,
     ) -> Float[Tensor, "group batch"]:
-        """What each group adds to the factors of its fine labels; `kinds` are weights, None if all are 1."""
+        """What each group adds to the factors of its fine labels; `kinds` holds weights, None if all are 1."""
         shape = self.layout.group_count, grads.shape[1]
         first = grads.new_full(shape, scale) if kinds is None else kinds.repeat(1, grads.shape[1])
         return first.scatter_add_(0, columns, grads)
@@ -334,6 +335,6 @@ class RowSums(GroupedSums):
         out: Float[Tensor, "batch coarse"] | None = None,
     ) -> Float[Tensor, "batch coarse"]:
         """Sums over the fine labels of each group, and from mixed rows to their labels."""
-        # What `gradient` returned is still there with labels as rows.
+        # The result of `gradient` is still here, with labels as rows.
         groups = contiguous_transpose(self.rows.to_groups(self.probs if unchanged else contiguous_transpose(grad)))
         return groups if self.mixing is None else self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)

@@ -1,4 +1,4 @@
-"""Sums by products with all weights, for kinds in which most fine labels have weights of their own, as percentages.
+"""Sums by products with all weights, for kinds in which most fine labels have their own weights, such as percentages.
 
 Legend, for one kind: e = scores of the labels, E = exp(e - max e), W = weights (label, fine), S = E W, U = 1 / S,
 p = fine probabilities, P = probabilities of the labels, t = weights of the targets, one per label, g = dL/ds.
@@ -6,13 +6,13 @@ p = fine probabilities, P = probabilities of the labels, t = weights of the targ
     log sum_c W_ci exp(e_c)  =  log S_i + max e            the last term is the same for all fine labels and left out
     r_ic                     =  W_ci E_c U_i               which parent, given the fine label
     P_c                      =  E_c sum_i p_i U_i W_ci
-    V_i                      =  U_i sum_c W_ci E_c t_c / P_c                           what the targets take from i
+    V_i                      =  U_i sum_c W_ci E_c t_c / P_c                           the share of the targets in i
     dL/ds_i                 +=  p_i (sum_c t_c - V_i)
     dL/de_c                  =  E_c sum_i W_ci U_i (g_i + p_i V_i) - t_c
 
-With distinct rows there is nothing to share, so this beats lists of edges by far: a few passes over (kind, batch, fine)
-instead of dozens over (batch, edge). Kinds with about as many labels are stacked. All is float64. The other kinds of
-the graph go by rows or by columns, as the *inner* sums.
+Distinct rows cannot be grouped, so this is far faster than lists of edges: a few passes over (kind, batch, fine)
+instead of dozens over (batch, edge). Kinds with similar numbers of labels are stacked. Everything is float64. The other
+kinds of the graph are summed by rows or by columns, by the *inner* sums.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from finegraph.inference.sums.interface import GraphSums, GroupedSums
 from finegraph.inference.sums.targets import KindColumns, Targets
 
 _FEW_LABELS = 4
-"""Up to so many labels are summed one by one."""
+"""Up to this many labels are summed one by one."""
 _WIDTH_STEP = 4
-"""Kinds are padded to a multiple of so many labels before they are stacked."""
+"""Kinds are padded to a multiple of this many labels before they are stacked."""
 _MAX_SPREAD = 600.0
-"""How far apart the scores of a kind may be: products of exponentials stay within float64."""
+"""The largest difference of scores within a kind for which products of exponentials stay within float64."""
 
 
 def stack_width(label_count: int) -> int:
-    """How many labels a kind has in its stack, with padding."""
+    """The number of labels of a kind in its stack, with padding."""
     return 2 if label_count == 2 else -(-label_count // _WIDTH_STEP) * _WIDTH_STEP
 
 
 class WeightStack(Constants):
-    """Some kinds with about as many labels, side by side.
+    """Kinds with similar numbers of labels, side by side.
 
     Attributes:
-        columns: (kind, label) the coarse column of each label; for padding the first one again.
+        columns: (kind, label) the coarse column of each label; padding repeats the first one.
         weight: (kind, label, fine) the weights W; 0 for padding.
     """
 
@@ -66,7 +66,7 @@ class WeightStack(Constants):
 
     @property
     def target_count(self) -> int:
-        """How many targets the kinds have: one per label, with padding."""
+        """The number of targets of the kinds: one per label, with padding."""
         return self.columns.numel()
 
     def scores(self, coarse: Float[Tensor, "batch coarse"]) -> Float[Tensor, "kind batch label"]:
@@ -74,25 +74,25 @@ class WeightStack(Constants):
         return self.by_kind(coarse.double().index_select(1, self.columns.reshape(-1)))
 
     def by_kind(self, targets: Float[Tensor, "batch target"]) -> Float[Tensor, "kind batch label"]:
-        """The numbers of the targets of these kinds, kind by kind."""
+        """The values of the targets of these kinds, kind by kind."""
         return targets.view(len(targets), len(self.numbers), self.width).transpose(0, 1)
 
     def by_target(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "batch target"]:
-        """The numbers of the labels as those of the targets."""
+        """The values of the labels in the order of the targets."""
         return labels.transpose(0, 1).reshape(labels.shape[1], self.target_count)
 
     def to_fine(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "kind batch fine"]:
-        """For each fine label the weighted sum over the labels."""
+        """The weighted sum over the labels of each fine label."""
         if self.width > _FEW_LABELS:
             return torch.bmm(whole_tiles(labels), self.weight)[:, : labels.shape[1]]
-        # Matrix products over so few labels are slower than sums.
+        # With so few labels, matrix products are slower than sums.
         out = labels[:, :, :1] * self.weight[:, :1]
         for label in range(1, self.width):
             out.addcmul_(labels[:, :, label, None], self.weight[:, label, None])
         return out
 
     def to_labels(self, fine: Float[Tensor, "kind batch fine"]) -> Float[Tensor, "kind batch label"]:
-        """For each label the weighted sum over the fine labels."""
+        """The weighted sum over the fine labels of each label."""
         return torch.bmm(fine, self.weight.mT)
 
 
@@ -117,11 +117,11 @@ class WeightTables(Constants):
 
     @property
     def target_count(self) -> int:
-        """How many targets all kinds have."""
+        """The number of targets of all kinds."""
         return sum(stack.target_count for stack in self.stacks)
 
     def are_exact_for(self, coarse: Float[Tensor, "batch coarse"]) -> bool:
-        """Whether the scores of each kind are close enough together for products of exponentials; not if one is NaN."""
+        """Whether the scores of each kind are close enough for products of exponentials; False if one is NaN."""
         spread = 0.0
         for stack in self.stacks if coarse.numel() else []:
             scores = stack.scores(coarse.detach())
@@ -136,8 +136,8 @@ class WeightSums(GraphSums):
         share: per stack, E.
         inverse: per stack, U.
         log_sums: the sum of log S over all kinds.
-        taken: per stack, V times the factor of the loss, once `gradient` has found it.
-        taken_in_log_space: what p V lacks of targets that were found in log space: stack, kind, samples and numbers.
+        taken: per stack, V times the factor of the loss, once `gradient` has computed it.
+        taken_in_log_space: the parts of p V from targets computed in log space: stack, kind, samples and values.
     """
 
     def __init__(
@@ -166,21 +166,21 @@ class WeightSums(GraphSums):
     def joint_scores(
         self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
     ) -> Float[Tensor, "batch fine"]:
-        """The sums of logs, and the scores of the other kinds; in float64 whatever the number format."""
+        """The sums of logs plus the scores of the other kinds; in float64 whatever the dtype."""
         return self.inner.wide_joint_scores(fine.double() + self.log_sums)
 
     def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
-        """Keep the probabilities in float64; the other kinds have them in their own number format."""
+        """Keep the probabilities in float64; the other kinds get them in their own dtype."""
         self.probs = probs
         self.inner_count = targets.column.shape[1] - self.tables.target_count
         self.inner.set_probs(probs.to(self.dtype, copy=True), targets.first(self.inner_count))
 
     def target_probs(self) -> Float[Tensor, "batch term"]:
         """P of all labels, after the targets of the other kinds."""
-        found = [self.inner.target_probs().double()]
+        parts = [self.inner.target_probs().double()]
         for stack, share, inverse in zip(self.tables.stacks, self.share, self.inverse, strict=True):
-            found.append(stack.by_target(stack.to_labels(self.probs * inverse).mul_(share)))
-        return torch.cat(found, dim=1)
+            parts.append(stack.by_target(stack.to_labels(self.probs * inverse).mul_(share)))
+        return torch.cat(parts, dim=1)
 
     def gradient(
         self,
@@ -189,10 +189,10 @@ class WeightSums(GraphSums):
         scale: float | Float[Tensor, ""],
     ) -> Float[Tensor, "batch fine"]:
         """The gradient of the other kinds, and p (sum t - V) of these."""
-        assert weight is not None  # kinds by weights have one for each label
+        assert weight is not None  # kinds summed by weights have a target weight for each label
         terms = 1 + self.inner_count
         grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale)
-        # The weights of targets that underflowed count here; the inverses of their probabilities are 0.
+        # The weights of targets that underflowed are included here; their part of V is 0.
         self.target_weight = weight[:, terms:].double() * scale
         factors = self.target_weight.sum(dim=1, keepdim=True)
         parts = self._by_stack(prob_grads[:, terms:])
@@ -212,7 +212,7 @@ class WeightSums(GraphSums):
         out: Float[Tensor, "batch coarse"] | None = None,
     ) -> Float[Tensor, "batch coarse"]:
         """The gradient of the other kinds, and dL/de of these."""
-        found = self.inner.coarse_gradient(grad).double()
+        coarse_grad = self.inner.coarse_gradient(grad).double()
         wide = grad.double()
         for values in self.taken:
             values.mul_(self.probs).add_(wide)
@@ -223,17 +223,17 @@ class WeightSums(GraphSums):
             labels = stack.by_target(stack.to_labels(values).mul_(self.share[place]))
             if self.taken:
                 labels = labels - self._by_stack(self.target_weight)[place]
-            found.index_add_(1, stack.columns.reshape(-1), labels)
-        return found
+            coarse_grad.index_add_(1, stack.columns.reshape(-1), labels)
+        return coarse_grad
 
     def of_samples(self, sample: Int[Tensor, " sample"]) -> WeightSums:
-        """The same with the sums of logs of these samples."""
-        twin = copy(self)
-        twin.log_sums, twin.inner = self.log_sums[sample], self.inner.of_samples(sample)
-        return twin
+        """A copy with the sums of logs of these samples."""
+        part = copy(self)
+        part.log_sums, part.inner = self.log_sums[sample], self.inner.of_samples(sample)
+        return part
 
     def _place_of(self, target: int) -> tuple[int, int, int]:
-        """The stack, the kind there and the label of a target of these kinds."""
+        """The stack of a target, its kind within the stack, and its label."""
         target -= self.inner_count
         for place, stack in enumerate(self.tables.stacks):
             if target < stack.target_count:
@@ -251,7 +251,7 @@ class WeightSums(GraphSums):
         return weight + share + self.inverse[stack][kind].index_select(0, sample).log()
 
     def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
-        """What a target takes from the fine labels."""
+        """Remember the shares of a target; `coarse_gradient` adds them."""
         if target < self.inner_count:
             self.inner.add_shares(sample, target, share)
             return
@@ -260,10 +260,10 @@ class WeightSums(GraphSums):
 
 
 def _sum_of_logs(values: Float[Tensor, "kind batch fine"], lowest: float) -> Float[Tensor, "batch fine"]:
-    """The sum over the kinds of log values; a logarithm is slow, so some values are multiplied first.
+    """The sum over the kinds of log values. Logarithms are slow, so some values are multiplied first.
 
     Args:
-        values: positive numbers, of which none is much below exp(lowest).
+        values: positive values, none of them much below exp(lowest).
         lowest: at most 0.
     """
     factors = 1

@@ -1,19 +1,25 @@
 """A label graph as tensors, and the choice of how to sum over it.
 
-All coarse scores of a batch stand side by side in one matrix, kind after kind: `columns[kind]` is the slice of a kind.
-The tensors of a graph are made once per device and kept as long as the graph, so several heads share them.
+All coarse scores of a batch are one matrix, kind after kind; `columns[kind]` is the slice of a kind. The tensors of a
+graph are made once per device and kept as long as the graph, so that several heads share them.
 
-The sums of a batch are chosen here, in two steps. Kinds in which most fine labels have weights of their own go by
-weights, unless scores are too far apart for that or a program is being compiled. All other kinds go by rows or by
+The sums of a batch are chosen here in two steps. Kinds in which most fine labels have their own weights are summed by
+weights, unless scores are too far apart or a program is being compiled. All other kinds are summed by rows or by
 columns, whichever is cheaper for the sizes of the graph.
+
+The log probabilities of the labels of all kinds are computed here at once. A graph may have dozens of kinds with two
+labels each; summing them one by one would spend more time in Python than in the sums. So the groups of all kinds are
+sorted by size, and groups of one size are summed together, as `Segments` does within a kind. There is no gradient;
+`Posterior.kind_log_probs` has one. Cost: linear in the edges. Large batches are processed in parts.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -38,10 +44,12 @@ from finegraph.inference.sums.layout import GroupLayout
 from finegraph.inference.sums.strategy import Strategy, rows_are_used, weights_are_used
 from finegraph.inference.sums.targets import KindColumns, TargetTable
 
+MAX_TOGETHER = 1 << 22
+"""The largest number of values to gather at once."""
 _MANY_KINDS = 64
-"""With more kinds the gradient of the loss is a difference of sums too large for float32, so float64 is used."""
+"""With more kinds, the gradient is a difference of sums too large for float32, so float64 is used."""
 _WEIGHT_PASSES = 8
-"""Sums by weights are in float64 and read several times, so the chunks of a batch are smaller by this factor."""
+"""Sums by weights are float64 and read several times, so the chunks of a batch are smaller by this factor."""
 
 _keys = itertools.count()
 _by_key: weakref.WeakValueDictionary[int, GraphTensors] = weakref.WeakValueDictionary()
@@ -61,13 +69,13 @@ class SumTables(Constants):
         grouped = [kind for kind in kinds if kind.name not in by_weights]
         weighted = [kind for kind in kinds if kind.name in by_weights]
         self.layout = GroupLayout(grouped, len(graph), kinds[-1].columns.stop if kinds else 0)
-        own = [KindColumns(graph.kind(kind.name), kind.number, kind.columns.start) for kind in weighted]
-        own.sort(key=lambda one: stack_width(len(one.kind.labels)))
-        self.weights = WeightTables(own) if own else None
+        by_label = [KindColumns(graph.kind(kind.name), kind.number, kind.columns.start) for kind in weighted]
+        by_label.sort(key=lambda entry: stack_width(len(entry.kind.labels)))
+        self.weights = WeightTables(by_label) if by_label else None
         self.targets = TargetTable(
             len(graph),
             [KindColumns(graph.kind(kind.name), kind.number, kind.columns.start) for kind in grouped],
-            [(one, stack_width(len(one.kind.labels))) for one in own],
+            [(entry, stack_width(len(entry.kind.labels))) for entry in by_label],
         )
         self._rows_are_used = [
             rows_are_used(strategy, self.layout.kinds, len(graph), coarse_scores) for coarse_scores in (False, True)
@@ -86,13 +94,13 @@ class SumTables(Constants):
             return ColumnTables(self.layout, self.strategy).on(self.device)
 
     def on(self, device: torch.device) -> SumTables:
-        """The same on a device."""
-        twin = super().on(device)
-        twin.device = device
-        return twin
+        """A copy on a device."""
+        copy = super().on(device)
+        copy.device = device
+        return copy
 
     def dtype_of(self, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"] | None) -> torch.dtype:
-        """The number format in which sums of these scores are carried out."""
+        """The dtype in which these scores are summed."""
         double = fine.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
         return torch.float64 if double or self.kind_count > _MANY_KINDS else torch.float32
 
@@ -101,7 +109,7 @@ class SumTables(Constants):
 
         Args:
             coarse: the coarse scores; None if all are 0, as in softmax.
-            batch: how many samples there are.
+            batch: the number of samples.
             dtype: float32 or float64.
         """
         groups = mixing = None
@@ -110,24 +118,24 @@ class SumTables(Constants):
         elif coarse is None and len(self.layout.edge_row):
             mixing = self.layout.edge_log_weight.expand(batch, -1)
         inner: GroupedSums
-        if self.goes_by_rows(coarse is not None, dtype):
+        if self.uses_rows(coarse is not None, dtype):
             inner = RowSums(self.layout, self.rows, self.columns, self.strategy, groups, mixing, dtype)
         else:
             inner = ColumnSums(self.layout, self.columns, groups, mixing, dtype)
         return inner if self.weights is None else WeightSums(self.weights, inner, coarse, batch)
 
-    def goes_by_rows(self, coarse_scores: bool, dtype: torch.dtype) -> bool:
-        """Whether kinds that are not summed by weights go by rows rather than by columns."""
+    def uses_rows(self, coarse_scores: bool, dtype: torch.dtype) -> bool:
+        """Whether kinds that are not summed by weights are summed by rows rather than by columns."""
         return self._rows_are_used[coarse_scores] and (dtype == torch.float32 or self.strategy.by == "rows")
 
     def max_samples(self, coarse_scores: bool, dtype: torch.dtype) -> int | None:
-        """How many samples to take at a time, so that the numbers of a chunk stay in the caches; None for all."""
+        """The number of samples whose values fit in the processor's caches; None for no limit."""
         if self.device.type != "cpu":
             return None
         size = self.layout.fine_count
         if self.weights is not None:
             size *= _WEIGHT_PASSES * (1 + self.weights.kind_count)
-        elif self.goes_by_rows(coarse_scores, dtype):
+        elif self.uses_rows(coarse_scores, dtype):
             return None
         return max(1, self.strategy.chunk // size) * torch.get_num_threads()
 
@@ -136,8 +144,8 @@ class GraphTensors(Constants):
     """All kinds of a graph as tensors on one device.
 
     Attributes:
-        by_groups: tables that hold for all scores and inside compiled programs: no kind goes by weights.
-        by_weights: tables for scores that are not too far apart; None if no kind goes by weights.
+        by_groups: tables without sums by weights, valid for all scores and inside compiled programs.
+        by_weights: tables for scores that are not too far apart; None if no kind is summed by weights.
         numbers: the numbers of the graph.
     """
 
@@ -162,22 +170,23 @@ class GraphTensors(Constants):
             if weights_are_used(strategy, len(graph), kind.label_count, len(kind.edge_label))
         }
         self.by_weights = SumTables(graph, self.kinds, weighted, strategy) if weighted else None
-        self._take_key()
+        self._register()
 
-    def _take_key(self) -> None:
+    def _register(self) -> None:
+        """Take a key under which `by_key` finds these tensors."""
         self.key = next(_keys)
         _by_key[self.key] = self
 
     def on(self, device: torch.device) -> GraphTensors:
-        """The same on a device, with a key of its own."""
-        twin = super().on(device)
-        twin.device = device
-        twin._take_key()
-        return twin
+        """A copy on a device, with a key of its own."""
+        copy = super().on(device)
+        copy.device = device
+        copy._register()
+        return copy
 
     @staticmethod
     def by_key(key: int) -> GraphTensors:
-        """The tensors with a key; an operator inside a compiled program can be handed a number but no object."""
+        """The tensors with a key. An operator inside a compiled program can be passed a number but not an object."""
         return _by_key[key]
 
     def tables_for(self, coarse: Float[Tensor, "batch coarse"] | None) -> SumTables:
@@ -194,7 +203,7 @@ class GraphTensors(Constants):
     ) -> Float[Tensor, "batch fine"]:
         """The joint scores (2) of docs/idea.md, up to a constant per sample; differentiable.
 
-        They share their memory with the fine scores if there is nothing to add.
+        They share memory with the fine scores if there is nothing to add.
 
         Args:
             fine: the fine scores.
@@ -213,11 +222,11 @@ class GraphTensors(Constants):
 
     def kind(self, name: str) -> KindTensors:
         """The tensors of one kind."""
-        self.graph.kind(name)  # an unknown name is reported by the graph
+        self.graph.kind(name)  # raises if the name is unknown
         return self.kinds[self.position[name]]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A key is good in one process only; the graph says all the rest.
+        # A key is only valid within one process; everything else follows from the graph.
         return graph_tensors, (self.graph, self.device)
 
 
@@ -236,8 +245,8 @@ class _JointScores(torch.autograd.Function):
         with without_autocast(fine.device):
             sums = tables.sums_of(coarse, len(fine), tables.dtype_of(fine, coarse))
             scores = sums.joint_scores(fine).to(sums.dtype)
-        ctx.tables, ctx.types = tables, (fine.dtype, coarse.dtype)
-        # Sums by weights hold a matrix per kind, so they are found once more rather than kept.
+        ctx.tables, ctx.dtypes = tables, (fine.dtype, coarse.dtype)
+        # Sums by weights hold a matrix per kind, so they are recomputed rather than kept.
         ctx.sums = sums.without_scores() if isinstance(sums, GroupedSums) else None
         ctx.save_for_backward(None if ctx.sums is not None else coarse)
         return scores.clone() if scores is fine else scores
@@ -245,9 +254,96 @@ class _JointScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
         refuse_second_derivatives()
-        (coarse,), (grad,), (fine_type, coarse_type) = ctx.saved_tensors, grads, ctx.types
+        (coarse,), (grad,), (fine_dtype, coarse_dtype) = ctx.saved_tensors, grads, ctx.dtypes
         if not ctx.needs_input_grad[1]:
-            return grad.to(fine_type), None, None
+            return grad.to(fine_dtype), None, None
         with without_autocast(grad.device):
             sums = ctx.tables.sums_of(coarse, len(grad), grad.dtype) if ctx.sums is None else ctx.sums
-            return grad.to(fine_type), sums.coarse_gradient(grad).to(coarse_type), None
+            return grad.to(fine_dtype), sums.coarse_gradient(grad).to(coarse_dtype), None
+
+
+class Marginals(NamedTuple):
+    """The log probabilities of the fine labels, and of the labels of all kinds side by side."""
+
+    fine: Float[Tensor, "batch fine"]
+    coarse: Float[Tensor, "batch coarse"]
+
+
+class GroupMembers(Constants):
+    """The fine labels of each group of each kind.
+
+    Attributes:
+        tables: for each width, the fine labels (group, width) of the groups of this size or a little less.
+        restore: for each group, kind after kind, its row in the concatenated tables.
+        size: the number of entries in all tables.
+    """
+
+    def __init__(self, graph: LabelGraph) -> None:
+        super().__init__()
+        kinds = graph_tensors(graph).kinds
+        by_width: dict[int, list[Tensor]] = {}
+        places: dict[int, list[Tensor]] = {}
+        start = 0
+        for kind in kinds:
+            tables = kind.members.tables
+            # `restore` holds the row of each group in the tables; its inverse is the group of each row.
+            groups = torch.split(torch.argsort(kind.members.restore) + start, [len(table) for table in tables])
+            for table, own in zip(tables, groups, strict=True):
+                by_width.setdefault(table.shape[1], []).append(table)
+                places.setdefault(table.shape[1], []).append(own)
+            start += kind.group_count
+        self.tables: list[Tensor] = [torch.cat(by_width[width]) for width in sorted(by_width)]
+        order = [part for width in sorted(by_width) for part in places[width]]
+        self.restore = torch.argsort(torch.cat(order)) if order else torch.zeros(0, dtype=torch.int64)
+        self.size = max(1, sum(table.numel() for table in self.tables))
+
+    def logsumexp(self, values: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
+        """The logsumexp of each group, kind after kind; minus infinity for an empty group."""
+        return self._over_members(values, torch.logsumexp)
+
+    def amax(self, values: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
+        """The largest value of each group, kind after kind; minus infinity for an empty group."""
+        return self._over_members(values, torch.amax)
+
+    def _over_members(
+        self, values: Float[Tensor, "batch fine"], reduce: Callable[[Tensor, int], Tensor]
+    ) -> Float[Tensor, "batch group"]:
+        if not self.tables:
+            return values[:, :0]
+        # Tables are padded with an index one past the last fine label, which holds minus infinity.
+        empty = values.new_full((len(values), 1), -torch.inf)
+        padded = torch.cat([values, empty], dim=1)
+        parts = []
+        for table in self.tables:
+            groups, width = table.shape
+            if width == 0:
+                parts.append(empty.expand(-1, groups))
+                continue
+            gathered = padded.index_select(1, table.reshape(-1))
+            parts.append(gathered if width == 1 else reduce(gathered.reshape(-1, groups, width), 2))
+        return torch.cat(parts, dim=1).index_select(1, self.restore)
+
+
+def coarse_log_probs(
+    graph: LabelGraph, fine: Float[Tensor, "batch fine"], scores: Float[Tensor, "batch coarse"] | None
+) -> Float[Tensor, "batch coarse"]:
+    """The log probabilities of the labels of all kinds side by side.
+
+    Args:
+        graph: the label graph.
+        fine: the log probabilities of the fine labels.
+        scores: the coarse scores with the evidence, at least as precise as `fine`; None if all are 0.
+    """
+    members, kinds = shared_constants(GroupMembers, graph, fine.device), graph_tensors(graph, fine.device).kinds
+    with torch.no_grad():
+        step = max(1, MAX_TOGETHER // members.size)
+        parts = [members.logsumexp(fine[start : start + step]) for start in range(0, max(1, len(fine)), step)]
+        groups = torch.cat(parts) if len(parts) > 1 else parts[0]
+        if all(kind.plain for kind in kinds):
+            return groups
+        own = torch.split(groups, [kind.group_count for kind in kinds], dim=1)
+        columns = [
+            kind.label_log_probs(part, None if scores is None else scores[:, kind.columns].to(fine.dtype))
+            for kind, part in zip(kinds, own, strict=True)
+        ]
+        return torch.cat(columns, dim=1)

@@ -1,6 +1,6 @@
-"""The interface of the sums over a graph, and what its implementations by rows and by columns share.
+"""The interface of the sums over a graph, and the part that the implementations by rows and by columns share.
 
-One object carries out the sums of one batch, in the order of the formulas of docs/idea.md, whose numbers stand here:
+One object computes the sums of one batch, in the order of the formulas of docs/idea.md:
 
     joint_scores       (2)   s, from fine and coarse scores
     set_probs          (3)   takes p = softmax(s)
@@ -24,10 +24,11 @@ from torch import Tensor
 from finegraph.inference.sums.layout import GroupLayout
 from finegraph.inference.sums.targets import Targets
 
-_SMALLEST = {torch.float32: 1e-30, torch.float64: 1e-290}
-"""Of a probability below this, terms may have underflowed."""
+_MIN_PROBABILITY = {torch.float32: 1e-30, torch.float64: 1e-290}
+"""Terms of a probability below this may have underflowed."""
 _MAX_ERROR, _FEW_KINDS = 1e-5, 16
-"""The estimated error up to which a plain float32 sum is used; less with more kinds, since gradients add errors up."""
+"""A plain float32 sum is used up to this estimated error, which is lowered above few kinds, since gradients add up the
+errors of all kinds."""
 ROUNDING = torch.finfo(torch.float32).eps / 2
 """The relative error of one float32 operation."""
 
@@ -36,12 +37,12 @@ class GraphSums(ABC):
     """The sums over a graph for one batch of scores.
 
     Attributes:
-        dtype: the number format of joint scores, probabilities and gradients.
-        smallest: probabilities below this must be found in log space.
+        dtype: the dtype of joint scores, probabilities and gradients.
+        smallest: probabilities below this must be computed in log space.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype, self.smallest = dtype, _SMALLEST[dtype]
+        self.dtype, self.smallest = dtype, _MIN_PROBABILITY[dtype]
 
     @abstractmethod
     def joint_scores(
@@ -51,12 +52,12 @@ class GraphSums(ABC):
 
         Args:
             fine: the fine scores, in float32 or wider.
-            out: memory for the result, which may be used or not.
+            out: memory that the result may be written to.
         """
 
     @abstractmethod
     def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
-        """Take the fine probabilities (3), whose memory may be overwritten, and the targets of the batch."""
+        """Set the fine probabilities (3), which may be overwritten, and the targets of the batch."""
 
     @abstractmethod
     def target_probs(self) -> Float[Tensor, "batch term"]:
@@ -88,8 +89,8 @@ class GraphSums(ABC):
 
         Args:
             grad: the gradient for the joint scores.
-            unchanged: whether this is what `gradient` returned, so that the sums made on the way are used again.
-            out: memory for the result, which may be used or not.
+            unchanged: whether `grad` is the unchanged result of `gradient`, so that its intermediate sums are valid.
+            out: memory that the result may be written to.
         """
 
     @abstractmethod
@@ -102,24 +103,24 @@ class GraphSums(ABC):
 
     @abstractmethod
     def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
-        """Add to the coarse gradient what a target found in log space contributes.
+        """Add the contribution of a target computed in log space to the coarse gradient.
 
         Args:
-            sample: some samples.
+            sample: the samples.
             target: the target.
             share: weight scale p_i r / p_t for each fine label i.
         """
 
 
 class GroupedSums(GraphSums):
-    """What sums by rows and by columns share: the scores of groups, and mixed rows.
+    """The common part of sums by rows and by columns: the scores of groups, and mixed rows.
 
     Attributes:
         groups: the scores of the groups; None without coarse scores.
-        largest_group: the largest absolute score of a group; infinite if there is no such number.
+        largest_group: the largest absolute score of a group; infinite if a score is NaN.
         mixing: log r of the edges of mixed rows; None if there are none.
         mixing_grad: the gradient for log r.
-        targets: those of the batch, once `set_probs` has them.
+        targets: the targets of the batch, from `set_probs`.
     """
 
     targets: Targets
@@ -138,40 +139,40 @@ class GroupedSums(GraphSums):
 
     @abstractmethod
     def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
-        """The joint scores in float64, whatever the number format of the batch.
+        """The joint scores in float64, whatever the dtype of the batch.
 
-        They are centred at the largest score of each sample, which changes no posterior: with many kinds or large
-        scores a plain float32 sum loses digits, though the posterior depends on small differences of it.
+        The largest score of each sample is subtracted, which changes no posterior. With many kinds or large scores, a
+        plain float32 sum would lose the small differences that the posterior depends on.
         """
 
     def may_use_float32(self, fine: Float[Tensor, "batch fine"]) -> bool:
-        """Whether all scores are finite float32 numbers, so that a float32 sum is worth a try."""
-        group_type = self.dtype if self.groups is None else self.groups.dtype
-        types = {self.dtype, fine.dtype, group_type}
-        return types == {torch.float32} and self.largest_group < math.inf and fine.numel() > 0
+        """Whether all scores are finite float32 values, so that a float32 sum may suffice."""
+        group_dtype = self.dtype if self.groups is None else self.groups.dtype
+        dtypes = {self.dtype, fine.dtype, group_dtype}
+        return dtypes == {torch.float32} and self.largest_group < math.inf and fine.numel() > 0
 
     def float32_suffices(self, largest_sum: float) -> bool:
-        """Whether float32 sums are exact enough, by an estimate: a rounding per kind, of numbers as large as these."""
+        """Whether float32 sums are precise enough, estimated as one rounding error per kind at this magnitude."""
         terms = math.sqrt(len(self.layout.kinds))
         error = terms * max(largest_sum, terms * self.largest_group) * ROUNDING
         return error <= self.max_error
 
     @property
     def max_error(self) -> float:
-        """The largest error of a joint score that is allowed."""
+        """The largest allowed error of a joint score."""
         return _MAX_ERROR / max(1.0, (1 + len(self.layout.kinds)) / _FEW_KINDS)
 
     def of_samples(self, sample: Int[Tensor, " sample"]) -> GroupedSums:
-        """The same with the group scores of these samples."""
-        twin = copy(self)
-        twin.groups = None if self.groups is None else self.groups[sample]
-        return twin
+        """A copy with the group scores of these samples."""
+        part = copy(self)
+        part.groups = None if self.groups is None else self.groups[sample]
+        return part
 
     def without_scores(self) -> GroupedSums:
-        """The same without the group scores, which coarse gradients do not need."""
-        twin = copy(self)
-        twin.groups = None
-        return twin
+        """A copy without the group scores, which coarse gradients do not need."""
+        part = copy(self)
+        part.groups = None
+        return part
 
     def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
         """0 for fine labels in the group of the label itself, log r for those in mixed rows, minus infinity else."""
@@ -197,16 +198,16 @@ class GroupedSums(GraphSums):
 
 
 def largest_size(values: Float[Tensor, "batch _"]) -> float:
-    """The largest absolute value; infinite if there is no such number."""
+    """The largest absolute value; infinite if a value is NaN."""
     if not values.numel():
         return 0.0
     low, high = torch.aminmax(values)
     largest = max(-low.item(), high.item())
-    return largest if largest == largest else math.inf
+    return largest if largest == largest else math.inf  # NaN differs from itself
 
 
 def top_score(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch 1"]:
-    """The largest score of each sample, to be subtracted; 0 if it is minus infinity or not a number."""
+    """The largest score of each sample, to be subtracted; 0 if it is not finite."""
     top = scores.detach().amax(dim=1, keepdim=True)
     return top.masked_fill(~top.isfinite(), 0.0)
 
@@ -214,9 +215,9 @@ def top_score(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch 1"]:
 def gathered_sum(
     layout: GroupLayout, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
 ) -> Float[Tensor, "batch fine"]:
-    """The joint scores in float64 by gathers alone: no branch on values, and minus infinity stays what it is.
+    """The joint scores in float64 by gathers alone, without a branch on values and correct for minus infinity.
 
-    Differences and products with 0 would make it NaN.
+    Products with 0 would turn minus infinity into NaN.
     """
     total, groups = fine.double(), groups.double()
     for column in layout.group_columns:

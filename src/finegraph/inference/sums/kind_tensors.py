@@ -1,14 +1,14 @@
 """The tensors of one kind: its groups, their children, and the edges of its mixed rows.
 
-Kinds whose rows are all single known parents are *plain*, the paper's case. In the others a fine label can have
-several parents or an unknown one: a *mixed* row. There, fine labels with the same row form a *group*: the first groups
-of a kind are its labels themselves, the others its distinct mixed rows. With e = the log-sum-exp of a row's scores as
-the score of the group, every kind is again one in which each fine label has one parent, its group. So the cost is
-linear in the distinct edges, also when thousands of fine labels share the unknown row.
+A kind in which every fine label has one known parent is *plain*, as in the paper. In other kinds, a fine label can have
+several parents or an unknown one: a *mixed* row. Fine labels with the same row form a *group*. The first groups of a
+kind are its labels, the others its distinct mixed rows. With the log-sum-exp of a row as the score of its group, every
+fine label again has one parent, its group. So the cost is linear in the distinct edges, even if thousands of fine
+labels share the unknown row.
 
 Lists of different lengths, such as the fine labels of each group, are `Segments`. They are padded to powers of two and
-summed size by size, so the work is at most twice the number of items, whatever their distribution. Only gathers and
-reductions are used: exact, free of branches on values, and easy to export.
+summed size by size, so the work is at most twice the number of items. Only gathers and reductions are used: they are
+exact, have no branch on values, and are easy to export.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Segments(Constants):
     restore: Tensor
 
     def __init__(self, owner: Int[NDArray[np.int64], " item"], count: int) -> None:
-        """Cut the positions into lists.
+        """Partition the positions.
 
         Args:
-            owner: the list that each position belongs to, -1 for none.
-            count: how many lists there are.
+            owner: the list of each position, -1 for none.
+            count: the number of lists.
         """
         super().__init__()
         self.count = count
@@ -51,7 +51,7 @@ class Segments(Constants):
             lists = np.flatnonzero(widths == width)
             chosen.append(lists)
             position = np.arange(width)
-            # A padded place points one past the last item, where a column of minus infinity is put.
+            # Padding points one past the last item, where `reduce` appends a column of minus infinity.
             table = np.where(
                 position < sizes[lists, None],
                 order[np.minimum(starts[lists, None] + position, max(len(order) - 1, 0))] if len(order) else len(owner),
@@ -62,20 +62,20 @@ class Segments(Constants):
         self.store_arrays({"owner": owner, "restore": restore})
 
     def logsumexp(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
-        """The log of the sum of exponentials of each list; minus infinity for an empty one."""
+        """The logsumexp of each list; minus infinity for an empty list."""
         result: Tensor = _SegmentLogSumExp.apply(values, self)  # type: ignore[no-untyped-call]
         return result
 
     def reduce(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
         """`logsumexp` without its closed-form gradient."""
         batch = values.shape[0]
-        nothing = values.new_full((batch, 1), -torch.inf)
-        padded = torch.cat([values, nothing], dim=1)
+        empty = values.new_full((batch, 1), -torch.inf)
+        padded = torch.cat([values, empty], dim=1)
         parts = []
         for table in self.tables:
             lists, width = table.shape
             if width == 0:
-                parts.append(nothing.expand(batch, lists))
+                parts.append(empty.expand(batch, lists))
             elif width == 1:
                 parts.append(padded.index_select(1, table.reshape(-1)))
             else:
@@ -101,7 +101,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
         owner: Int[Tensor, " item"] = ctx.segments.owner
         place = owner.clamp_min(0)
         share = (values - out.index_select(1, place)).exp_()
-        # Minus infinity minus itself is not a number, but such an item has no share; nor has one without an owner.
+        # Minus infinity minus itself is NaN, but such an item has no share; nor has an item without an owner.
         share = share.masked_fill_(values.isneginf() | (owner < 0), 0.0)
         return grads[0].index_select(1, place) * share, None
 
@@ -112,7 +112,7 @@ class KindTensors(Constants):
     Attributes:
         group: the group of each fine label.
         unknown: 1 where the parent of a fine label is unknown, else 0.
-        children: how many fine labels can have each label.
+        children: the number of fine labels that can have each label.
         members: the fine labels of each group, as segments.
         edge_label: for the edges of mixed rows: the coarse label.
         edge_group: for the edges of mixed rows: the mixed row, counted from 0.
@@ -143,17 +143,17 @@ class KindTensors(Constants):
 
     @property
     def possible(self) -> Bool[Tensor, " label"]:
-        """Which labels some fine label can have."""
+        """Whether some fine label can have each label."""
         possible = torch.zeros(self.group_count, dtype=torch.bool, device=self.group.device)
         possible[self.group] = True
         possible[self.edge_label[possible[self.label_count + self.edge_group]]] = True
         return possible[: self.label_count]
 
     def compatible(self, possible: Bool[Tensor, "batch fine"] | None = None) -> Int[Tensor, "_ label"]:
-        """How many fine labels can have each label; an unknown parent may be any label of the prior.
+        """The number of fine labels that can have each label; an unknown parent may be any label of the prior.
 
         Args:
-            possible: the fine labels that count; None for all, which gives one row.
+            possible: the fine labels to count; None for all, which gives one row.
         """
         if possible is None:
             return self.children.unsqueeze(0)
@@ -163,7 +163,7 @@ class KindTensors(Constants):
         return sizes[:, : self.label_count].index_add(1, self.edge_label, mixed)
 
     def union_of_parents(self, fine: Bool[Tensor, "batch fine"]) -> Bool[Tensor, "batch label"]:
-        """The labels that sets of fine labels have; none if a parent is unknown."""
+        """The labels of each set of fine labels; no label if a parent is unknown."""
         union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
         union.scatter_add_(1, self.group.expand_as(fine), fine.long())
         edges = union.index_select(1, self.label_count + self.edge_group)
@@ -190,14 +190,14 @@ class KindTensors(Constants):
         """For each edge of a mixed row, the log probability of its label given the row: r of docs/idea.md."""
         edges = self._edge_scores(scores)
         total = self.mixed_rows.logsumexp(edges)
-        # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
+        # The total of a row that evidence has ruled out is minus infinity; subtracting it would give NaN.
         given = edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
         return given.to(scores.dtype)
 
     def group_likelihoods(
         self, likelihoods: Float[Tensor, "_ label"], scores: Float[Tensor, "_ label"]
     ) -> Float[Tensor, "_ group"]:
-        """The log likelihoods of the groups from those of the labels: means over each row."""
+        """The log likelihoods of the groups: the mean likelihood over each row."""
         if self.plain:
             return likelihoods
         edges = self.edge_log_probs(scores) + likelihoods.index_select(1, self.edge_label)
@@ -210,10 +210,10 @@ class KindTensors(Constants):
         scores: Float[Tensor, "batch label"],
         generator: torch.Generator | None,
     ) -> Int[Tensor, "draw batch"]:
-        """A label for each group, drawn by its probability given the group."""
+        """Draw a label for each group, by its probability given the group."""
         if self.plain:
             return group
-        # Each mixed row is a stretch of the running sum over all edges; a point in it is drawn and looked up.
+        # Each mixed row is a stretch of the cumulative sum over all edges; a point in it is drawn and looked up.
         sums = self.edge_log_probs(scores.double()).exp().cumsum(dim=1)
         sums = torch.cat([sums.new_zeros(len(sums), 1), sums], dim=1)
         row = (group - self.label_count).clamp_min(0).t()
@@ -233,7 +233,7 @@ class KindTensors(Constants):
         """Each fine label with each label that it can have.
 
         Returns:
-            The position in `fine`, the label, and the log probability of the label given the fine one.
+            The position in `fine`, the label, and the log probability of the label given the fine label.
         """
         group = self.group[fine]
         mixed = group >= self.label_count
@@ -256,7 +256,15 @@ class KindTensors(Constants):
 
 @dataclass(frozen=True)
 class _Rows:
-    """The distinct rows of a kind; see the top of this file."""
+    """The distinct rows of a kind.
+
+    Attributes:
+        group: the group of each fine label.
+        label: for each edge of a mixed row, its coarse label.
+        owner: for each edge of a mixed row, the row.
+        weight: for each edge of a mixed row, its weight.
+        count: the number of mixed rows.
+    """
 
     group: NDArray[np.int64]
     label: NDArray[np.int64]
@@ -266,7 +274,7 @@ class _Rows:
 
 
 def _children(rows: _Rows, label_count: int) -> NDArray[np.int64]:
-    """How many fine labels can have each label; one with several parents, or an unknown one, counts for each."""
+    """The number of fine labels that can have each label; one with several or unknown parents counts for each."""
     sizes = np.bincount(rows.group, minlength=label_count + rows.count)
     children = sizes[:label_count].astype(np.int64)
     np.add.at(children, rows.label, sizes[label_count + rows.owner])
@@ -274,25 +282,25 @@ def _children(rows: _Rows, label_count: int) -> NDArray[np.int64]:
 
 
 def _distinct_rows(kind: Kind) -> _Rows:
-    """Each fine label's group, and the edges of the mixed rows (several parents, or unknown)."""
+    """The group of each fine label, and the edges of the mixed rows."""
     group = np.full(kind.fine_count, -1, dtype=np.int64)
     single = kind.row_sizes == 1
     group[single] = kind.coarse[kind.starts[:-1][single]]
-    found: dict[bytes, int] = {}
+    numbers: dict[bytes, int] = {}
     labels: list[NDArray[np.int64]] = []
     weights: list[NDArray[np.float64]] = []
     for fine in np.flatnonzero(~single):
         edges = slice(kind.starts[fine], kind.starts[fine + 1])
         key = kind.coarse[edges].tobytes() + kind.weight[edges].tobytes()
-        if key not in found:
-            found[key] = len(found)
+        if key not in numbers:
+            numbers[key] = len(numbers)
             if edges.start == edges.stop:
                 labels.append(np.flatnonzero(kind.prior))
                 weights.append(kind.prior[labels[-1]])
             else:
                 labels.append(kind.coarse[edges])
                 weights.append(kind.weight[edges])
-        group[fine] = len(kind.labels) + found[key]
+        group[fine] = len(kind.labels) + numbers[key]
     owner = np.repeat(np.arange(len(labels)), [len(row) for row in labels]) if labels else np.zeros(0, np.int64)
     label = np.concatenate(labels) if labels else np.zeros(0, np.int64)
     weight = np.concatenate(weights) if weights else np.zeros(0)

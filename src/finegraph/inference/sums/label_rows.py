@@ -1,12 +1,12 @@
-"""Sums over fine labels as rows, from features on: scores of all labels of a batch are held once.
+"""Sums over fine labels as rows, computed from features, with one matrix for the scores of all labels of a batch.
 
-The exponentials of the joint scores (2) of docs/idea.md are found for some rows at a time, while these are in the
-caches: a product of weights and features, what the groups add, and the exponential relative to a reference per sample.
-They stay where they are, unscaled; the gradient (6) takes their place. Labels may be all of a graph, or those that one
-process holds: then the sums of all processes are added before the gradient is found.
+The exponentials of the joint scores (2) of docs/idea.md are computed for some rows at a time, while these are in the
+caches: a product of weights and features, plus the scores of the groups, relative to a reference per sample. They stay
+unscaled, and the gradient (6) overwrites them. The labels may be all of a graph or those of one process; then the sums
+of all processes are added before the gradient is computed.
 
-Kinds go in two ways. Small ones are merged into composite kinds, which are summed for all labels, as in `by_rows.py`.
-Of a kind whose labels have few children each, only the children of the true labels are touched.
+There are two sorts of kinds. Small kinds are merged into composite kinds, which are summed for all labels, as in
+`by_rows.py`. For a kind whose labels have few children each, only the children of the true labels are touched.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
 
 _CHUNK = 1 << 19
-"""About how many scores are found at a time."""
+"""About how many scores are computed at a time."""
 _MIN_ROWS = 256
-_MAX_AHEAD = 60.0
-"""How far a score may be above the reference of its sample, so that sums of exponentials stay finite in float32."""
+_MAX_ABOVE_REFERENCE = 60.0
+"""How far a score may exceed the reference of its sample, so that sums of exponentials stay finite in float32."""
 _LISTED = 16
-"""The children of true labels are listed if no label of the kind has more than one in so many fine labels."""
+"""A kind is listed if none of its labels has more than one in this many fine labels."""
 
 
 class _ListedKind(Constants):
@@ -39,8 +39,8 @@ class _ListedKind(Constants):
 
     Attributes:
         child: the fine labels, sorted by label.
-        start: where the children of each label start; one longer than the labels.
-        steps: how to sum rows of fine labels to rows of labels.
+        start: the start of the children of each label, and the end of the last.
+        steps: the steps that sum rows of fine labels to rows of labels.
     """
 
     child: Tensor
@@ -54,14 +54,14 @@ class _ListedKind(Constants):
 
 
 class LabelRows(Constants):
-    """What to add up for some fine labels; made once for them.
+    """The lists of rows to add for some fine labels, made once.
 
     Attributes:
         layout: the groups of these fine labels.
-        listed: the kinds of which only the children of true labels are touched.
+        listed: the kinds for which only the children of the true labels are touched.
         dense_column: the group columns of all other kinds.
         place: the place of each group column among these; 0 for listed kinds.
-        fine_item: for each fine label the rows of the table of scores that it adds, side by side.
+        fine_item: for each fine label, the rows of the score table that it adds up.
         dense_item: the same for composite kinds alone, counted among their groups.
     """
 
@@ -101,27 +101,27 @@ class LabelRows(Constants):
         return torch.cat([groups, self._from_groups.sums(groups)]) if len(self._from_groups.start) else groups
 
     def composite_factors(self, dense: Float[Tensor, "column batch"]) -> Float[Tensor, "row batch"]:
-        """For each group of a composite kind the sum over its members."""
+        """The sum over the members of each group of a composite kind."""
         return self._from_dense.sums(dense)
 
     def to_dense(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "column batch"]:
-        """For each group of the kinds that are not listed the sum over its fine labels."""
+        """The sum over the fine labels of each group of the kinds that are not listed."""
         if not self._to_composites:
             return fine.new_zeros(0, fine.shape[1])
-        rows = torch.cat([_added(steps, fine) for steps in self._to_composites])
-        return _added(self._to_dense, rows)
+        rows = torch.cat([_summed(steps, fine) for steps in self._to_composites])
+        return _summed(self._to_dense, rows)
 
     def to_groups(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
-        """For each group the sum over its fine labels."""
-        found = fine.new_zeros(self.layout.group_count, fine.shape[1])
+        """The sum over the fine labels of each group."""
+        groups = fine.new_zeros(self.layout.group_count, fine.shape[1])
         if len(self.dense_column):
-            found.index_copy_(0, self.dense_column, self.to_dense(fine))
+            groups.index_copy_(0, self.dense_column, self.to_dense(fine))
         for kind in self.listed:
-            found[kind.first : kind.first + kind.count] = _added(kind.steps, fine)
-        return found
+            groups[kind.first : kind.first + kind.count] = _summed(kind.steps, fine)
+        return groups
 
 
-def _added(steps: list[RowLists], rows: Float[Tensor, "_ batch"]) -> Float[Tensor, "_ batch"]:
+def _summed(steps: list[RowLists], rows: Float[Tensor, "_ batch"]) -> Float[Tensor, "_ batch"]:
     for step in steps:
         rows = step.sums(rows)
     return rows
@@ -132,8 +132,8 @@ class _Children(NamedTuple):
 
     Attributes:
         targets: the targets of the kind.
-        owner: for each child its sample and target, as one number.
-        position: where its exponential is, as one number.
+        owner: for each child, the flat index of its sample and target.
+        position: the flat index of its exponential.
         value: its exponential.
     """
 
@@ -148,7 +148,7 @@ class LabelSums:
 
     Attributes:
         values: the exponentials of the joint scores, relative to the reference; then the gradient for these scores.
-        reference: what was taken off the joint scores of each sample.
+        reference: what was subtracted from the joint scores of each sample.
         total: the sum of the exponentials of each sample.
         largest: the largest absolute joint score.
         mixing_grad: the gradient for log r of the edges of mixed rows.
@@ -162,13 +162,13 @@ class LabelSums:
         targets: Targets,
         dtype: torch.dtype,
     ) -> None:
-        """Take the scores of a batch.
+        """Set the scores of a batch.
 
         Args:
-            rows: what to add up.
+            rows: the lists of rows to add.
             groups: the scores of the groups; None if all are 0, as in softmax.
             mixing: log r of the edges of mixed rows; None if there are none.
-            targets: those of the batch; a fine label, or a column, that another process has is -1.
+            targets: the targets of the batch; -1 for a fine label or column of another process.
             dtype: float32 or float64.
         """
         self.rows, self.layout, self.targets, self.dtype = rows, rows.layout, targets, dtype
@@ -183,12 +183,12 @@ class LabelSums:
         weight: Float[Tensor, "fine feature"],
         bias: Float[Tensor, " fine"] | None,
     ) -> None:
-        """Find the exponentials of the joint scores, chunk after chunk of the fine labels.
+        """Compute the exponentials of the joint scores in chunks of fine labels.
 
         Args:
-            features: those of the batch.
+            features: the features of the batch.
             weight: the weights of the fine labels.
-            bias: their biases, if they have any.
+            bias: the biases of the fine labels; None if there are none.
         """
         batch, count = len(features), len(weight)
         table = None
@@ -217,15 +217,15 @@ class LabelSums:
             self.total += part.sub_(self.reference).exp_().sum(dim=0)
 
     def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "_ batch"]:
-        """What the groups add to the scores of some fine labels."""
+        """The scores that groups add to some fine labels."""
         return _side_by_side(table, self.rows.fine_item[part])
 
     def _move_reference(self, done: int, high: Float[Tensor, " batch"]) -> None:
-        """Raise the reference to the largest score of a chunk if that is the first one, or far above it."""
+        """Raise the reference to the largest score of a chunk if it is the first chunk, or far above the reference."""
         high = torch.where(high.isfinite(), high, self.reference)
         if done == 0:
             self.reference = high
-        elif bool((high - self.reference > _MAX_AHEAD).any()):
+        elif bool((high - self.reference > _MAX_ABOVE_REFERENCE).any()):
             higher = torch.maximum(high, self.reference)
             factor = (self.reference - higher).exp()
             self.values[:done].mul_(factor)
@@ -270,7 +270,7 @@ class LabelSums:
         """The children of the targets of a kind, and their exponentials."""
         places, batch = self.targets.places_of(kind.number), self.values.shape[1]
         label = (self.targets.column[:, places] - kind.first).reshape(-1)
-        # A label that these fine labels do not know, since another process has its children, has none here.
+        # A label whose children are all in another process has none here.
         known = (label >= 0) & (label < kind.count)
         label = label.clamp(0, kind.count - 1)
         start = kind.start[label]
@@ -288,7 +288,7 @@ class LabelSums:
         scale: Float[Tensor, " batch"],
         factor: float | Float[Tensor, ""],
     ) -> None:
-        """Put the gradient (6) for the joint scores in the place of the exponentials.
+        """Overwrite the exponentials with the gradient (6) for the joint scores.
 
         Args:
             prob_grads: - weight factor / sum of exponentials, of the fine label and of each target; 0 for one that
@@ -300,7 +300,7 @@ class LabelSums:
         targets, batch = self.targets, self.values.shape[1]
         weight = weight.expand(batch, -1)
         listed = {kind.number for kind in self.rows.listed}
-        # Each dense kind adds w (1 / total - r / sum) where its label is true; near the truth these nearly cancel.
+        # Each dense kind adds w (1 / total - r / sum) at its true label; for good predictions these nearly cancel.
         uniform = [0] + [1 + place for place, number in enumerate(targets.kind) if number in listed]
         own = weight[:, uniform].sum(dim=1) * scale
         at_fine = torch.where(targets.fine >= 0, -weight[:, 0] * factor, 0.0).to(self.dtype)
@@ -347,13 +347,13 @@ class LabelSums:
         return factors.add_(kinds.index_select(0, self.layout.kind_of_column[rows.dense_column]))
 
     def coarse_gradient(self) -> Float[Tensor, "batch coarse"]:
-        """The gradient (7) for the coarse scores, once that for the joint scores is there."""
+        """The gradient (7) for the coarse scores, after `find_gradient`."""
         groups = self.rows.to_groups(self.values).t()
         if self.mixing is None:
             return groups
         return self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)
 
-    # ---- what underflowed -------------------------------------------------------------------------------------------
+    # ---- underflow --------------------------------------------------------------------------------------------------
 
     def log_terms(
         self,
@@ -362,7 +362,7 @@ class LabelSums:
         weight: Float[Tensor, "fine feature"],
         bias: Float[Tensor, " fine"] | None,
     ) -> Float[Tensor, " fine"]:
-        """The joint scores of one sample in float64, not relative to anything."""
+        """The joint scores of one sample in float64, without a reference."""
         scores = (weight.to(features.dtype) @ features).double()
         if bias is not None:
             scores += bias
@@ -372,12 +372,12 @@ class LabelSums:
         return scores
 
     def log_shares(self, sample: int, target: int) -> Float[Tensor, " fine"]:
-        """Log r of a target of one sample for each fine label, in float64; of the fine label itself for target -1."""
+        """Log r of a target of one sample for each fine label, in float64; target -1 is the fine label itself."""
         if target < 0:
-            found = torch.full((len(self.values),), -torch.inf, dtype=torch.float64, device=self.values.device)
+            one_hot = torch.full((len(self.values),), -torch.inf, dtype=torch.float64, device=self.values.device)
             if int(self.targets.fine[sample]) >= 0:
-                found[self.targets.fine[sample]] = 0.0
-            return found
+                one_hot[self.targets.fine[sample]] = 0.0
+            return one_hot
         layout, column = self.layout, self.targets.column[sample, target]
         of_group = torch.full((layout.group_count,), -torch.inf, dtype=torch.float64, device=column.device)
         of_group[column.clamp_min(0)] = torch.where(column >= 0, 0.0, -torch.inf).double()
@@ -386,8 +386,8 @@ class LabelSums:
             of_group = of_group.scatter_reduce(0, layout.edge_row, own, reduce="amax")
         return of_group[layout.group_columns_of(self.targets.kind[target])]
 
-    def take(self, sample: int, target: int, share: Float[Tensor, " fine"]) -> None:
-        """Take the shares of a target found in log space off the gradient.
+    def subtract_shares(self, sample: int, target: int, share: Float[Tensor, " fine"]) -> None:
+        """Subtract the shares of a target computed in log space from the gradient.
 
         Args:
             sample: the sample.
@@ -409,8 +409,8 @@ def _width(places: slice) -> int:
 
 
 def _largest(low: Tensor, high: Tensor) -> float:
-    found = max(-float(low.amin()), float(high.amax()))
-    return found if found == found else math.inf
+    largest = max(-float(low.amin()), float(high.amax()))
+    return largest if largest == largest else math.inf  # NaN differs from itself
 
 
 def _side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:

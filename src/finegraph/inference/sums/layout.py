@@ -1,11 +1,11 @@
-"""The groups of all kinds side by side, and what mixed rows make of coarse scores.
+"""The groups of all kinds side by side, and the scores and gradients of mixed rows.
 
 In every kind each fine label is in one group; see `kind_tensors.py`. A *group column* counts the groups of all kinds:
 first all coarse labels, kind after kind, then all mixed rows. With e the scores of the groups, r the probability of a
 label given its mixed row, and G = dL/de:
 
     e_row       =  log sum_c g[row, c] exp(f_c)                          r[row, c] = g[row, c] exp(f_c) / exp(e_row)
-    dL/df_c     =  G_c + sum over mixed rows of  r[row, c] G_row         and what dL/dlog r adds
+    dL/df_c     =  G_c + sum over mixed rows of  r[row, c] G_row         plus the contribution of dL/dlog r
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from finegraph.inference.sums.kind_tensors import KindTensors, Segments
 
 @dataclass(frozen=True, eq=False)
 class KindGroups:
-    """Which group of a kind each fine label is in.
+    """The groups of one kind.
 
     Attributes:
         number: the number of the kind in the graph.
-        label_count: how many labels the kind has; they are its first groups.
+        label_count: the number of labels of the kind, which are its first groups.
         columns: the group column of each group.
         group: the group of each fine label, counted within the kind.
     """
@@ -42,7 +42,7 @@ class KindGroups:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.columns)
 
     @property
@@ -52,13 +52,14 @@ class KindGroups:
 
     @cached_property
     def sizes(self) -> Int[NDArray[np.int64], " group"]:
-        """How many fine labels each group has."""
+        """The number of fine labels of each group."""
         return np.bincount(self.group, minlength=self.count)
 
     @cached_property
     def order(self) -> Int[NDArray[np.int64], " fine"]:
         """The fine labels sorted by group."""
-        narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group  # sorted in linear time
+        # NumPy sorts 16-bit integers in linear time.
+        narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group
         return np.argsort(narrow, kind="stable")
 
 
@@ -93,10 +94,10 @@ class GroupLayout(Constants):
         for groups in self.kinds:
             owner[groups.columns] = groups.number
         self.store_arrays({"kind_of_column": owner})
-        self._keep_edges(kinds, starts)
+        self._store_edges(kinds, starts)
 
-    def _keep_edges(self, kinds: Sequence[KindTensors], starts: list[int]) -> None:
-        """Keep the edges of the mixed rows of all kinds."""
+    def _store_edges(self, kinds: Sequence[KindTensors], starts: list[int]) -> None:
+        """Store the edges of the mixed rows of all kinds."""
         none = np.zeros(0, np.int64)
         column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
         row = [start + kind.edge_group.numpy() for kind, start in zip(kinds, starts, strict=False)]
@@ -109,12 +110,12 @@ class GroupLayout(Constants):
     def part(
         self, fine: Int[NDArray[np.int64], " _"], coarse: Int[NDArray[np.int64], " _"]
     ) -> tuple[GroupLayout, Int[NDArray[np.int64], " group"]]:
-        """The layout of some fine labels and some coarse ones, and the column there of each column here, or -1.
+        """The layout of some fine and coarse labels, and the new column of each column, -1 if it is left out.
 
         Args:
             fine: the fine labels.
-            coarse: the coarse columns, rising. Those left out have no child among the fine labels, and are in no mixed
-                row.
+            coarse: the coarse columns, in rising order. Columns that are left out must have no child among the fine
+                labels and be in no mixed row.
         """
         column = np.full(self.group_count, -1)
         kept = np.concatenate([coarse, np.arange(self.coarse_count, self.group_count)])
@@ -150,7 +151,7 @@ class GroupLayout(Constants):
         coarse = coarse.double()
         edges = coarse.index_select(1, self.edge_column) + self.edge_log_weight
         rows = self.mixed_rows.logsumexp(edges)
-        # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
+        # The total of a row that evidence has ruled out is minus infinity; subtracting it would give NaN.
         total = rows.masked_fill(rows.isneginf(), 0.0).index_select(1, self.edge_row - self.coarse_count)
         return torch.cat([coarse, rows], dim=1), edges - total
 
@@ -165,7 +166,7 @@ class GroupLayout(Constants):
         Args:
             groups: the gradient for the scores of the groups.
             mixing: log r.
-            mixing_grad: the gradient for log r; None if nothing but the scores depends on it.
+            mixing_grad: the gradient for log r; None if the loss depends on it through the scores alone.
         """
         share = mixing.exp()
         edges = groups.double().index_select(1, self.edge_row)
@@ -189,11 +190,11 @@ def _groups(kind: KindTensors, mixed_start: int) -> KindGroups:
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Some kinds as one: it has one group per combination of groups that occurs.
+    """Several kinds merged into one, with one group per combination of groups that occurs.
 
-    With many fine labels and a few small kinds most combinations occur often. Then it is cheaper to sum over the fine
-    labels once for the composite kind, and from its few groups to those of its members, than once for each member: six
-    binary kinds become one with at most 64 groups. Nothing is lost, and sums of sums have smaller rounding errors.
+    With many fine labels and a few small kinds, most combinations occur often. It is then cheaper to sum over the fine
+    labels once, to the groups of the composite kind, and from these few groups to those of its members. Six binary
+    kinds become one kind with at most 64 groups. The result is exact, and sums of sums have smaller rounding errors.
 
     Attributes:
         groups: the groups of the composite kind.
@@ -205,14 +206,14 @@ class Composite:
 
 
 def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float) -> list[Composite]:
-    """The kinds in composites, in order of their group columns.
+    """Merge kinds into composites, in order of their group columns.
 
     Args:
         kinds: the kinds.
-        fine_count: how many fine labels there are.
-        max_cost: the share of the row additions that composites may leave; there are none if they leave more.
+        fine_count: the number of fine labels.
+        max_cost: the largest share of the row additions that may remain; if more remain, the result is empty.
     """
-    found: list[Composite] = []
+    composites: list[Composite] = []
     open_members: list[KindGroups] = []
     key, count, start, cost = np.zeros(fine_count, np.int64), 1, 0, 0
     for kind in sorted(kinds, key=lambda kind: kind.count):
@@ -221,7 +222,7 @@ def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float)
         if members and (fine_count + new_count * (members + 1)) * members >= (fine_count + count * members) * (
             members + 1
         ):
-            found.append(_composite(open_members, key, start))
+            composites.append(_composite(open_members, key, start))
             start += count
             cost += fine_count + count * members
             open_members = []
@@ -230,12 +231,12 @@ def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float)
         open_members.append(kind)
         key, count = new_key, new_count
     cost += fine_count + count * len(open_members)
-    found.append(_composite(open_members, key, start))
-    return found if cost <= max_cost * fine_count * len(kinds) else []
+    composites.append(_composite(open_members, key, start))
+    return composites if cost <= max_cost * fine_count * len(kinds) else []
 
 
 def _composite(members: list[KindGroups], group: NDArray[np.int64], start: int) -> Composite:
-    """The composite of some kinds, whose combinations are numbered by `group`."""
+    """The composite of some kinds; `group` numbers the combinations of their groups."""
     example = np.unique(group, return_index=True)[1]
     columns = np.stack([kind.columns[kind.group[example]] for kind in members], axis=1)
     return Composite(KindGroups(-1, len(example), start + np.arange(len(example)), group), columns)

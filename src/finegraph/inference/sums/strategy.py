@@ -1,9 +1,9 @@
-"""Which way of summing over a graph is used: the strategy, and the cost model behind its open choices.
+"""The strategy of summing over a graph, and the cost model that decides what it leaves open.
 
-Every way gives the same results; they differ in time and memory alone. All costs are nanoseconds per fine label and
+All strategies give the same results; they differ in time and memory only. Costs are in nanoseconds per fine label and
 sample of a training step, measured on an ordinary CPU with 128 samples; only their ratios matter. A step from fine and
-coarse scores makes four sums: joint scores, target probabilities, gradient, coarse gradient. A step from joint scores
-makes the two in the middle.
+coarse scores makes four sums: joint scores, target probabilities, gradient and coarse gradient. A step from joint
+scores makes only the second and third.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from finegraph.inference.sums.layout import KindGroups
 
 _BATCH = 128
 _ROWS = ((750_000, 3.0), (3_000_000, 5.0), (np.inf, 7.5))
-"""Rows: a step without sums, by the bytes of the scores: matrices are transposed and may no longer fit in caches."""
+"""Rows: a step without sums, by the size of the scores in bytes: matrices are transposed and may not fit in caches."""
 _ROWS_COARSE = 2.5
 """Rows: per fine and coarse label, added if there are coarse scores."""
 _ADD_ROW = 0.04
@@ -28,51 +28,51 @@ _ADD_ROW = 0.04
 _COLUMNS = 1.7
 """Columns: a step without sums."""
 _PRODUCT, _MIN_PRODUCT = 0.037, 1.1
-"""Columns: a matrix product per row of the matrix, and at least, since it reads and writes all scores."""
+"""Columns: a matrix product per row of the matrix, and its minimum, since it reads and writes all scores."""
 _TO_BLOCKS, _FROM_BLOCKS = 0.9, 1.0
-"""Columns: to scatter into blocks, and to gather from them."""
+"""Columns: scattering into blocks, and gathering from them."""
 _LIST, _CHILD, _LIST_CALL = 2.2, 4.0, 80_000.0
-"""Columns: a listed kind if there are coarse scores; per child of the true label; and per call, in all."""
+"""Columns: a listed kind if there are coarse scores; each child of the true label; and the fixed cost of a kind."""
 _WEIGHT_EDGE, _WEIGHT_PASS, _WEIGHT_PRODUCT = 30.0, 10.0, 0.2
-"""Weights: an edge by lists; against a fine label, and one weight, by products."""
+"""Weights: an edge, if summed by lists; a fine label and a weight, if summed by products."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """How to sum over a graph. Fields that are None are left to the cost model."""
+    """How to sum over a graph. The cost model decides fields that are None."""
 
     by: Literal["rows", "columns"] | None = None
-    """Labels as rows or as columns. Rows are only ever chosen for float32, in which torch adds them quickly."""
+    """Labels as rows or as columns. The cost model chooses rows for float32 only, which torch adds quickly."""
     weights: bool | None = None
-    """Whether kinds with mixed rows go by products with all their weights."""
+    """Whether kinds with mixed rows are summed by products with all their weights."""
     dense_kinds: int | None = None
-    """Columns: how many kinds go by matrix product, those with the fewest groups first."""
+    """Columns: the number of kinds summed by matrix product, starting with those with the fewest groups."""
     blocks: bool | None = None
     """Columns: whether these products run over blocks of fine labels rather than over all of them."""
     max_padding: int = 8
-    """Columns: children are kept as a padded table if it has at most so many places per fine label."""
+    """Columns: children are stored as a padded table if it has at most this many entries per fine label."""
     max_composite_cost: float = 0.7
-    """Rows: composite kinds are used if they leave at most this share of the row additions."""
+    """Rows: composite kinds are used if at most this share of the row additions remains."""
     max_list: int = 64
-    """Rows: longer lists are summed in pieces and then the sums, which keeps rounding errors small."""
+    """Rows: longer lists are summed in pieces first, which keeps rounding errors small."""
     list_piece: int = 32
-    """Rows: about how many rows a piece has."""
+    """Rows: the approximate number of rows in a piece."""
     max_rows: float = 2.7
-    """Rows: tables with more rows than so many times the fine labels are made for a part of the samples at a time."""
+    """Rows: a table with more than this many rows per fine label is made for part of the batch at a time."""
     min_samples: int = 16
-    """Rows: smaller batches are never divided."""
+    """Rows: smaller batches are never split."""
     chunk: int = 1 << 21
-    """Columns and weights: a batch is cut into chunks of at most about so many joint scores per thread."""
+    """Columns and weights: batches are split into chunks of about this many joint scores per thread."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnChoice:
-    """Which kinds go by matrix product, over all fine labels or over blocks of them.
+    """The kinds that are summed by matrix product, and whether over all fine labels or over blocks.
 
     Attributes:
-        dense: the places of the kinds that go by product; the others go by lists.
-        block: the block of each fine label: those with the same group in all dense kinds. None if there are so many
-            blocks that the product runs over all fine labels.
+        dense: the positions of the kinds summed by product; the others are summed by lists.
+        block: the block of each fine label; labels with the same group in all dense kinds share one. None if there are
+            so many blocks that the product runs over all fine labels.
     """
 
     dense: tuple[int, ...]
@@ -94,7 +94,7 @@ def rows_are_used(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: i
 
 
 def weights_are_used(strategy: Strategy, fine_count: int, label_count: int, mixed_edges: int) -> bool:
-    """Whether a kind goes by products with all its weights rather than by the edges of its mixed rows."""
+    """Whether a kind is summed by products with all its weights rather than by the edges of its mixed rows."""
     if strategy.weights is not None:
         return strategy.weights and mixed_edges > 0
     products = _WEIGHT_PASS * fine_count + _WEIGHT_PRODUCT * fine_count * label_count
@@ -102,7 +102,7 @@ def weights_are_used(strategy: Strategy, fine_count: int, label_count: int, mixe
 
 
 def choose_columns(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int) -> ColumnChoice:
-    """The cheapest choice that the strategy allows: the kinds with the fewest groups go by product."""
+    """The cheapest choice that the strategy allows; kinds with the fewest groups are summed by product first."""
     order = sorted(range(len(kinds)), key=lambda place: kinds[place].count)
     candidates = [ColumnChoice((), None)]
     block: NDArray[np.int64] | None = np.zeros(fine_count, np.int64)
@@ -117,12 +117,12 @@ def choose_columns(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: 
 
 
 def _blocks_are_used(strategy: Strategy, block: NDArray[np.int64], fine_count: int) -> bool:
-    """Whether there are few enough blocks."""
+    """Whether there are few enough blocks for products over blocks."""
     return 4 * (int(block.max()) + 1) <= fine_count if strategy.blocks is None else strategy.blocks
 
 
 def _row_additions(kinds: Sequence[KindGroups], fine_count: int) -> int:
-    """About how many rows a sum by rows adds; see `composites_of`."""
+    """The approximate number of rows that a sum by rows adds; follows `composites_of`."""
     total, members, combinations = 0, 0, 1
     for count in sorted(kind.count for kind in kinds):
         merged = min(combinations * count, fine_count)
@@ -137,7 +137,7 @@ def _row_additions(kinds: Sequence[KindGroups], fine_count: int) -> int:
 
 
 def _columns_cost(kinds: Sequence[KindGroups], fine_count: int, choice: ColumnChoice, coarse_scores: bool) -> float:
-    """The cost of columns in nanoseconds for a batch."""
+    """The cost of sums by columns for a batch, in nanoseconds."""
     groups = sum(kinds[place].count for place in choice.dense)
     cost, sums = _COLUMNS * fine_count, 4 if coarse_scores else 2
     if choice.block is not None:

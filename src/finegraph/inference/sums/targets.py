@@ -1,9 +1,9 @@
-"""The targets of the loss: for each fine label, the coarse labels whose probabilities it asks for.
+"""The targets of the loss: for each fine label, the coarse labels whose probabilities the loss contains.
 
-A kind gives one target per parent that a fine label can have, so one in the paper's case. Columns and weights of the
-targets are kept as a table (fine, target), except for kinds in which a few fine labels have far more parents than the
-others: theirs are read from lists, as many as a batch needs. A kind that is summed by weights gives one target per
-label, and these come last.
+A kind has one target per parent of a fine label; in the paper, that is one. The columns and weights of the targets are
+a table (fine, target), except for kinds in which a few fine labels have far more parents than the others: their targets
+are read from lists, as many as a batch needs. A kind that is summed by weights has one target per label, and these come
+last.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from finegraph.graph import Kind
 from finegraph.inference.numerics import Constants
 
 _MAX_PLACES = 4
-"""The targets of a kind are kept as a table if it has at most this many places per edge or fine label."""
+"""The targets of a kind are a table if it has at most this many entries per edge or fine label."""
 
 
 class Targets(NamedTuple):
-    """What the loss asks of each sample: its fine label, and some coarse labels.
+    """The labels of each sample in the loss: its fine label, and some coarse labels.
 
     Attributes:
-        fine: the fine label; any one where it was not observed.
+        fine: the fine label; arbitrary if it was not observed.
         column: the coarse column of the label of each target.
-        weight: the weight of the fine label, then of each target; 0 where it was not observed. One row if all samples
-            have the same weights, None if all are 1.
+        weight: the weight of the fine label, then of each target; 0 if it was not observed. One row if all samples have
+            the same weights, None if all are 1.
         kind: the number of the kind of each target.
     """
 
@@ -51,7 +51,7 @@ class Targets(NamedTuple):
         return Targets(self.fine, self.column[:, :count], weight, self.kind[:count])
 
     def places_of(self, kind: int) -> slice:
-        """Which targets are of a kind; they stand side by side."""
+        """The targets of a kind, which are contiguous."""
         start = self.kind.index(kind)
         return slice(start, start + self.kind.count(kind))
 
@@ -68,8 +68,8 @@ class TargetTable(Constants):
     """The targets of all fine labels.
 
     Attributes:
-        column: the columns of targets that are kept as a table.
-        weight: the weights of their links in float64; 0 where a fine label has fewer parents.
+        column: the columns of the targets in the table.
+        weight: the weights of their links in float64; 0 if a fine label has fewer parents.
         label_column: the columns of kinds that have one target per label.
         label_weight: the weights of their links in float64.
         label_kinds: the number of the kind of each such target.
@@ -83,43 +83,43 @@ class TargetTable(Constants):
     def __init__(
         self, fine_count: int, kinds: Sequence[KindColumns], by_label: Sequence[tuple[KindColumns, int]]
     ) -> None:
-        """Find the targets.
+        """Make the table.
 
         Args:
-            fine_count: how many fine labels there are.
+            fine_count: the number of fine labels.
             kinds: the kinds with one target per parent.
-            by_label: the kinds with one target per label, and how many targets each has, some of them as padding.
+            by_label: the kinds with one target per label, each with its number of targets, padding included.
         """
         columns, weights = [np.zeros((fine_count, 0), np.int64)], [np.zeros((fine_count, 0))]
         self.kind: list[int] = []
         self.listed: list[_ListedTargets] = []
-        for one in kinds:
-            width = max(int(one.kind.row_sizes.max()), 1)
-            if width > 1 and width * fine_count > _MAX_PLACES * (fine_count + len(one.kind.coarse)):
-                self.listed.append(_ListedTargets(one))
+        for kind, number, start in kinds:
+            width = max(int(kind.row_sizes.max()), 1)
+            if width > 1 and width * fine_count > _MAX_PLACES * (fine_count + len(kind.coarse)):
+                self.listed.append(_ListedTargets(kind, number, start))
                 continue
-            label, weight = _parent_table(one.kind, width)
-            columns.append(label + one.start)
+            label, weight = _parent_table(kind, width)
+            columns.append(label + start)
             weights.append(weight)
-            self.kind += [one.number] * width
+            self.kind += [number] * width
         self.store_arrays({"column": np.concatenate(columns, axis=1), "weight": np.concatenate(weights, axis=1)})
-        self._keep_labels(fine_count, by_label)
+        self._store_label_targets(fine_count, by_label)
         self.all_one = not self.listed and not by_label and bool((self.weight == 1).all())
 
-    def _keep_labels(self, fine_count: int, by_label: Sequence[tuple[KindColumns, int]]) -> None:
-        """Keep the targets of kinds that have one per label; padding repeats the first column with weight 0."""
-        self.label_kinds = [one.number for one, width in by_label for _ in range(width)]
+    def _store_label_targets(self, fine_count: int, by_label: Sequence[tuple[KindColumns, int]]) -> None:
+        """Store the targets of kinds with one per label; padding repeats the first column with weight 0."""
+        self.label_kinds = [entry.number for entry, width in by_label for _ in range(width)]
         column, weight = np.zeros(len(self.label_kinds), np.int64), np.zeros((fine_count, len(self.label_kinds)))
         stop = 0
-        for one, width in by_label:
+        for (kind, _, first_column), width in by_label:
             start, stop = stop, stop + width
-            column[start:stop] = one.start
-            column[start : start + len(one.kind.labels)] += np.arange(len(one.kind.labels))
-            weight[:, start : start + len(one.kind.labels)] = one.kind.matrix()
+            column[start:stop] = first_column
+            column[start : start + len(kind.labels)] += np.arange(len(kind.labels))
+            weight[:, start : start + len(kind.labels)] = kind.matrix()
         self.store_arrays({"label_column": column, "label_weight": weight})
 
     def of_batch(self, fine: Int[Tensor, " batch"], weighted: bool) -> Targets:
-        """The targets of fine labels, whose weights have a first column of ones for the fine label itself.
+        """The targets of fine labels; the first column of the weights is 1, for the fine label itself.
 
         Args:
             fine: the fine labels.
@@ -142,18 +142,18 @@ class TargetTable(Constants):
         return Targets(fine, torch.cat(columns, dim=1), torch.cat(weights, dim=1), kind)
 
     def max_kinds(self) -> list[int]:
-        """The number of the kind of each target of a batch that needs the most of them."""
-        return [*self.kind, *(one.number for one in self.listed for _ in range(one.width)), *self.label_kinds]
+        """The number of the kind of each target, in a batch that needs as many targets as possible."""
+        return [*self.kind, *(kind.number for kind in self.listed for _ in range(kind.width)), *self.label_kinds]
 
 
 class _ListedTargets(Constants):
     """The targets of one kind as lists."""
 
-    def __init__(self, one: KindColumns) -> None:
-        self.number, self.width = one.number, int(one.kind.row_sizes.max())
-        self.starts = torch.from_numpy(one.kind.starts.copy())
-        self.column = torch.from_numpy(one.kind.coarse + one.start)
-        self.weight = torch.from_numpy(one.kind.weight.copy())
+    def __init__(self, kind: Kind, number: int, first_column: int) -> None:
+        self.number, self.width = number, int(kind.row_sizes.max())
+        self.starts = torch.from_numpy(kind.starts.copy())
+        self.column = torch.from_numpy(kind.coarse + first_column)
+        self.weight = torch.from_numpy(kind.weight.copy())
 
     def of_batch(
         self, fine: Int[Tensor, " batch"]
@@ -161,7 +161,7 @@ class _ListedTargets(Constants):
         """The columns and weights of the targets of fine labels."""
         start = self.starts.index_select(0, fine).unsqueeze(1)
         size = self.starts.index_select(0, fine + 1).unsqueeze(1) - start
-        # A compiled program needs widths that depend on the graph alone.
+        # In a compiled program, widths may depend on the graph only.
         width = self.width if torch.compiler.is_compiling() or not len(fine) else max(int(size.amax()), 1)
         step = torch.arange(width, device=fine.device)
         edge = (start + step).clamp_max(len(self.column) - 1)

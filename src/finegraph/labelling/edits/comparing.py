@@ -18,11 +18,11 @@ from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.checks import check_photo
 from finegraph.labelling.store.current_rows import comparison_snapshot, fine_ids
 from finegraph.labelling.store.log import check_person, now
-from finegraph.labelling.store.pair_text import Thing, is_swapped, pair_text, pair_words, swapped_outcome
 from finegraph.labelling.store.plan import Key, Plan, Snapshot
 from finegraph.labelling.store.records import Conflict, Outcome, PairNumbers
 from finegraph.labelling.store.renames import living_fine, present_kind
 from finegraph.labelling.store.sql_tables import comparisons
+from finegraph.labelling.store.values import Thing, is_swapped, pair_text, pair_words, swapped_outcome
 
 
 def plan_comparison(

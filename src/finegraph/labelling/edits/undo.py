@@ -18,11 +18,11 @@ from sqlalchemy.engine import Connection, Row
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import check_number, chunks, current_snapshots, fine_names, load_votes
-from finegraph.labelling.store.pair_text import pair_words, parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot, without_person_and_time
 from finegraph.labelling.store.records import Conflict, Target
 from finegraph.labelling.store.sealed_rows import refuse_altered
 from finegraph.labelling.store.sql_tables import batches, comparisons, edits, fine, photo_labels, undone, votes
+from finegraph.labelling.store.values import pair_words, parse_pair
 
 _MAX_CONFLICTS = 100
 _PART = " one edit of"

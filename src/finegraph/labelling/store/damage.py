@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.labelling.store.database import reason_of
-from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, link, part_of, seal_of, start_of
+from finegraph.labelling.store.sealed_rows import DERIVED, LOG_ROW, SEALED, VIEW, link, part_of, seal_of, start_of
 from finegraph.labelling.store.sql_tables import batches, cells, edits, fine, kinds, metadata, seals
 
 VIEW_NAMES = frozenset(table.name for table in VIEW)

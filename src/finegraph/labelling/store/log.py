@@ -28,7 +28,6 @@ from finegraph.labelling.store.checks import (
     refuse_removed_labels,
 )
 from finegraph.labelling.store.current_rows import chunks, load_beliefs, load_votes, name_form, search_form
-from finegraph.labelling.store.pair_text import parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Target
 from finegraph.labelling.store.sealed_rows import add_action, forget_rows, last_action, remove_rows, write_rows
@@ -47,7 +46,7 @@ from finegraph.labelling.store.sql_tables import (
     undone,
     votes,
 )
-from finegraph.labelling.store.values import dump, parts_of
+from finegraph.labelling.store.values import dump, parse_pair, parts_of
 
 _MAX_PERSON_LENGTH, _MAX_ID_LENGTH = 80, 200
 _BY_ID = sa.select(batches).where(batches.c.edit_id == sa.bindparam("the_id"))

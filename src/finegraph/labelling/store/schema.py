@@ -13,8 +13,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import DamagedStoreError, LabelStoreError
 from finegraph.labelling.store.database import shown_place
-from finegraph.labelling.store.sealed_rows import add_rows, put_total, seal_all, write_rows
-from finegraph.labelling.store.seals import LOG_ROW, SEALED, seal_of
+from finegraph.labelling.store.sealed_rows import LOG_ROW, SEALED, add_rows, put_total, seal_all, seal_of, write_rows
 from finegraph.labelling.store.sql_tables import (
     SCHEMA_VERSION,
     beliefs,

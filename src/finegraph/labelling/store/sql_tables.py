@@ -4,7 +4,7 @@
 the same for everything. The other tables are the current state. Rows of classes, kinds and labels are never deleted,
 only marked as removed: their numbers stand in the log. Numbers are given by the one writer, so that SQLite and
 PostgreSQL need no sequences. Cells hold numbers of labels, not names; renaming a label touches one row. Rows are sealed
-(see `seals`), but for the two columns that follow from others, `fine.known` and `cells.confidence`.
+(see `sealed_rows`), but for the two columns that follow from others, `fine.known` and `cells.confidence`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,18 @@
-"""Values of cells: from the form of callers to the form in the store, and back.
+"""Values of cells, and names of comparisons: from the form of callers to the form in the store, and back.
 
 The store keeps a value as short JSON text of label numbers, in one canonical form, so that equal values are equal text:
 
     NULL              unknown
     [3]               one label                         [3,5] in a kind of mode "one": one of these
     [[3,0.7],[5,0.3]] one of several with weights       [3,5] in a kind of mode "all": these hold, the others do not
+
+A comparison is known by who compared which two things, as one text:
+
+    ["ann",3,17]                      two classes, by their numbers, the smaller first
+    ["ann","a/1.jpg","b/2.jpg"]       two photos, by their keys
+
+A person has one answer to a pair, whichever came first on the page; so the text has the two things in a fixed order,
+and the outcome is stored for the first thing in the text. Equal comparisons have equal text.
 
 Cost: linear in the labels of the cell.
 """
@@ -15,17 +23,20 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from finegraph.errors import GraphError, InputError, unknown_name
 from finegraph.graph.formats.cells import format_cell, parse_cell
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import Cell
-from finegraph.labelling.store.records import CellValue, Mode
+from finegraph.labelling.store.records import CellValue, Mode, Outcome
 
 _FORMS = "expected None (unknown), a label, {'one_of': [...]}, {'weights': {...}} or {'all_of': [...]}"
 _NORMALISED = 1e-12
 """As in `Kind`: weights that sum to 1 within this stay as they are, so a graph that comes in goes out unchanged."""
+Thing = int | str
+"""The number of a class, or the key of a photo."""
+_SWAPPED: dict[str, Outcome] = {"more": "less", "less": "more"}
 
 
 def cell_of_value(value: object, mode: Mode, where: str) -> Cell | None:
@@ -173,3 +184,30 @@ def encode_parts(parts: Sequence[tuple[int, float | None]], mode: Mode) -> str |
     if scaled is None:
         return dump(sorted(number for number, _ in parts))
     return dump(sorted([number, weight] for (number, _), weight in zip(parts, scaled, strict=True)))
+
+
+def pair_text(person: str, one: Thing, two: Thing) -> str:
+    """The text of a comparison; if `is_swapped`, the outcome must be swapped too."""
+    return dump([person, two, one] if is_swapped(one, two) else [person, one, two])
+
+
+def is_swapped(one: Thing, two: Thing) -> bool:
+    """Whether the text of a comparison has the two things in the other order."""
+    return one > two if isinstance(one, int) and isinstance(two, int) else str(one) > str(two)
+
+
+def swapped_outcome(outcome: Outcome | None) -> Outcome | None:
+    """The same outcome for the other order of the two things."""
+    return None if outcome is None else _SWAPPED.get(outcome, outcome)
+
+
+def parse_pair(text: str) -> tuple[str, Thing, Thing]:
+    """The person and the two things."""
+    person, one, two = json.loads(text)
+    return cast(str, person), cast(Thing, one), cast(Thing, two)
+
+
+def pair_words(one: str, two: str, outcome: str | None) -> str | None:
+    """A comparison in short, such as `a > b`; None without an outcome."""
+    sign = {"more": ">", "less": "<", "same": "=", "skip": "?"}
+    return None if outcome is None else f"{one} {sign[outcome]} {two}"

@@ -116,6 +116,10 @@ def chance_words(probability: float) -> str:
     return f"1 in {float(f'{1.0 / probability:.2g}'):,.0f}"
 
 
+QUANTILES = (0.05, 0.5, 0.95)
+"""The probabilities of the quantiles that are told of a number."""
+
+
 class NumberAnswer(NamedTuple):
     """The prediction of a number, such as a price, in the user's unit.
 
@@ -126,6 +130,7 @@ class NumberAnswer(NamedTuple):
         high: the upper end.
         probability: that the value is in this interval; 1 - risk.
         unit: what it is counted in; may be empty.
+        quantiles: the values that are not exceeded with a probability of 5, 50 and 95 %; empty if they were not asked.
     """
 
     mean: float
@@ -134,13 +139,16 @@ class NumberAnswer(NamedTuple):
     high: float
     probability: float
     unit: str
+    quantiles: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         if self.low == self.high:
             return f"{in_digits(self.low)}{unit}"
         ends = f"{in_digits(self.low)} to {in_digits(self.high)}"
-        return f"about {in_digits(self.mean)}{unit} ({ends} in {100 * self.probability:.4g} %)"
+        # What is less than a thousandth of the spread is rounding: 0, and not 1e-17.
+        mean = 0.0 if abs(self.mean) < 1e-3 * self.spread else self.mean
+        return f"about {in_digits(mean)}{unit} ({ends} in {100 * self.probability:.4g} %)"
 
 
 def in_digits(value: float) -> str:
@@ -229,10 +237,11 @@ def _number_answers(value: ValueDistribution, risk: float) -> list[NumberAnswer]
     """The predictions of one number, for each sample."""
     probability = min(1.0 - risk, _SUREST)
     interval = value.interval(probability)
-    columns = (value.mean, value.spread, interval.low, interval.high)
+    quantiles = torch.stack([value.quantile(q) for q in QUANTILES], dim=1)
+    columns = (value.mean, value.spread, interval.low, interval.high, quantiles)
     return [
-        NumberAnswer(mean, spread, low, high, probability, value.unit)
-        for mean, spread, low, high in zip(*(column.tolist() for column in columns), strict=True)
+        NumberAnswer(mean, spread, low, high, probability, value.unit, tuple(at))
+        for mean, spread, low, high, at in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 

@@ -19,9 +19,8 @@ import numpy as np
 
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
 from finegraph.model.export.export_names import NUMBER_MEANS, NUMBER_QUANTILES, QUANTILES
-from finegraph.model.export.node_writer import Writer
-from finegraph.model.export.ragged_sums import list_log_sum_exp, list_tables
-from finegraph.model.export.traced_quantiles import REACH, ROUNDING
+from finegraph.model.export.node_writer import Writer, list_log_sum_exp, list_tables
+from finegraph.model.export.tracing import REACH, ROUNDING
 
 HALVINGS = 32
 """How often an interval is halved to find a quantile."""

@@ -1,33 +1,44 @@
 """A classifier as one ONNX file: uint8 images in, exact log probabilities of all labels and the embedding out.
 
     images ──> pixels ──> network(s) ──> scaling, if any ──> scores / temperature ──┐
+                                                            (less by the doubt)     │
     evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> `posterior_nodes.py`
 
 Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
 same name. The size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; of
 a larger model the weights and links are in a file beside it, in the way that ONNX has for this.
+
+A network is translated by watching it work (`features/onnx_graph.py`), which takes a fraction of a second and knows the
+networks of finegraph. If that meets an operation it does not know, as in networks of timm, torch's own exporter
+takes over; it knows nearly everything and takes ten seconds or more. Either way the result is compared with torch.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+import torch
 from jaxtyping import Shaped
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, compose, helper, inliner, numpy_helper
 from torch import Tensor, nn
 
 from finegraph._version import __version__
-from finegraph.errors import ExportError
+from finegraph.errors import ExportError, MissingExtraError
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
-from finegraph.model.export.network_nodes import add_network, translate
 from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.number_nodes import NumberScores
-from finegraph.model.export.posterior_nodes import add_posterior
+from finegraph.model.export.posterior_nodes import add_posterior, doubt_factor
+from finegraph.model.export.tracing import quiet
+from finegraph.model.features.onnx_graph import UnknownOperationError, onnx_model
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn.backbones import Backbone
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.number_layer import NumberLayer
 from finegraph.nn.scaling import BlockScaling, Scaling
@@ -36,6 +47,8 @@ _FILE_VERSION = 8
 """All releases of ONNX Runtime of recent years read it."""
 LARGEST = 2**31 - 2**20
 """Bytes of one ONNX file at most, with a little room for names."""
+WATCHED_OPERATIONS, EXPORTED_OPERATIONS = 17, 18
+"""The versions of the operations that the two ways of translating write."""
 
 
 class OnnxContent(NamedTuple):
@@ -87,16 +100,26 @@ def _model(
     head = network.head
     if network.scaling is not None:
         features = [_scaled(to, features[0], network.scaling)]
-    fine = _scores(to, features[0], head.fine, classifier.temperature)
+    # A doubt looks at the scores before the temperature, which then is part of its factor.
+    temperature = 1.0 if head.doubt else classifier.temperature
+    fine = _scores(to, features[0], head.fine, temperature)
     coarse = None
     if isinstance(head, BipartiteHead) and graph.kinds:
         assert isinstance(head.coarse, nn.Linear)  # a network has one feature for all coarse labels
-        coarse = _scores(to, features[-1], head.coarse, classifier.temperature)
+        coarse = _scores(to, features[-1], head.coarse, temperature)
     inputs, outputs = _interface(to, classifier, head.features)
     numbers = None
     if isinstance(head, BipartiteHead) and head.numbers is not None:
         assert isinstance(head.numbers, NumberLayer)  # the same
-        numbers = _number_scores(to, features[-1], head.numbers, classifier.temperature)
+        numbers = _number_scores(to, features[-1], head.numbers, temperature)
+    if head.doubt:
+        factor = doubt_factor(to, graph, fine, coarse, numbers, head.doubt)
+        if classifier.temperature != 1.0:
+            factor = to.node("Div", factor, to.number(classifier.temperature, np.float32))
+        fine = to.node("Mul", fine, factor)
+        coarse = None if coarse is None else to.node("Mul", coarse, factor)
+        if numbers is not None:
+            numbers = NumberScores(*(to.node("Mul", part, factor) for part in numbers))
     add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, names.EVIDENCE if graph.kinds else None, numbers)
     model = to.model("finegraph", inputs, outputs, _FILE_VERSION)
     model.producer_name, model.producer_version = "finegraph", __version__
@@ -194,3 +217,90 @@ def _check_size(size: int) -> None:
             f"the model has {size / 1e9:.1f} GB of weights and links, and one ONNX file holds at most "
             f"{LARGEST / 1e9:.1f} GB; export it with torch (.pt2)"
         )
+
+
+class TranslatedNetworks(NamedTuple):
+    """Backbones as ONNX models, and the version of the operations that they are written in."""
+
+    models: list[onnx.ModelProto]
+    operations: int
+
+
+def translate(backbones: Sequence[Backbone], size: int) -> TranslatedNetworks:
+    """Backbones as ONNX models.
+
+    Args:
+        backbones: the networks; they stay as they were.
+        size: height and width of the pixels.
+
+    Raises:
+        ExportError: a network that cannot be translated.
+        MissingExtraError: one that only torch's exporter can translate, which needs a package that is not installed.
+    """
+    own = [copy.deepcopy(one).requires_grad_(False).eval().float().to("cpu") for one in backbones]
+    try:
+        watched = [onnx.load_model_from_string(onnx_model(one, size)) for one in own]
+        return TranslatedNetworks(watched, WATCHED_OPERATIONS)
+    except UnknownOperationError as error:
+        if find_spec("onnxscript") is None:
+            raise MissingExtraError(
+                f"this network has {error}, which only torch's exporter can translate; it needs onnxscript, which is "
+                'not installed; install it with `pip install "finegraph[onnx]"`'
+            ) from error
+        return TranslatedNetworks([_exported(one, size) for one in own], EXPORTED_OPERATIONS)
+
+
+def add_network(to: Writer, model: onnx.ModelProto, pixels: str, prefix: str) -> str:
+    """Write a translated network; the name of its features.
+
+    Args:
+        to: what is written to.
+        model: the network.
+        pixels: (batch, channel, height, width) the pixels.
+        prefix: what its names begin with from now on.
+    """
+    named = compose.add_prefix(model, prefix)
+    to.node("Identity", pixels, output=named.graph.input[0].name)
+    to.nodes.extend(named.graph.node)
+    to.constants.extend(named.graph.initializer)
+    name: str = named.graph.output[0].name
+    return name
+
+
+class _Pixels(nn.Module):
+    """A backbone with its normalisation."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """The features of pixels."""
+        features: Tensor = self.backbone(self.backbone.preprocessing.normalise(pixels))
+        return features
+
+
+def _exported(backbone: Backbone, size: int) -> onnx.ModelProto:
+    """The model that torch's exporter makes."""
+    pixels = torch.randint(256, (3, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    try:
+        with quiet():
+            program = torch.onnx.export(
+                _Pixels(backbone),
+                (pixels,),
+                dynamo=True,
+                dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
+                opset_version=EXPORTED_OPERATIONS,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # it fails in any way where it fails
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ExportError(
+            f"the network {type(backbone).__name__} cannot be translated to ONNX: {first}; export it with torch (.pt2)"
+        ) from error
+    assert program is not None
+    model: onnx.ModelProto = program.model_proto
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    return model

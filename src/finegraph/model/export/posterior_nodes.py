@@ -9,7 +9,7 @@ The same sums as in `finegraph.inference`, for all kinds at once; see docs/idea.
 There are gathers, sums and log-sum-exps alone: nothing is clamped, and minus infinity stays what it is. Size and cost
 are linear in the links of the graph. Evidence that no fine label agrees with, and likelihoods that are negative,
 infinite or NaN, make every log probability of their sample minus infinity and `possible` false; nothing becomes NaN.
-Inside, labels are rows and samples are columns; see `ragged_sums.py`.
+Inside, labels are rows and samples are columns; see `node_writer.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import numpy as np
 from finegraph.graph import LabelGraph
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.model.export.export_names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
-from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.node_writer import Writer, floored, list_log_sum_exp, list_tables, log_sum_exp
 from finegraph.model.export.number_nodes import NumberScores, add_terms, add_values, scored_numbers
-from finegraph.model.export.ragged_sums import floored, list_log_sum_exp, list_tables, log_sum_exp
 
 _WIDE, _NARROW = np.float64, np.float32
 
@@ -72,15 +71,40 @@ def _with_kinds(to: Writer, graph: LabelGraph, joint: str, coarse_scores: str | 
     coarse = kinds_given.log
     if coarse_scores is not None:
         coarse = to.node("Add", to.cast(to.turn(coarse_scores), _WIDE), coarse)
+    joint, mixing = _with_coarse(to, graph, joint, coarse)
+    log_probs = _finish(to, joint)
+    _kinds(to, graph, log_probs, mixing)
+    return log_probs
+
+
+def _with_coarse(to: Writer, graph: LabelGraph, joint: str, coarse: str) -> tuple[str, str | None]:
+    """Joint scores with what coarse scores (coarse, batch) add, and log r of mixed rows if there are any."""
     layout = graph_tensors(graph).by_groups.layout
     groups, mixing = coarse, None
     if len(layout.edge_row):
         groups, mixing = _mixed_rows(to, graph, coarse)
     for group in layout.group_columns:
         joint = to.node("Add", joint, to.gather(groups, group.numpy()))
-    log_probs = _finish(to, joint)
-    _kinds(to, graph, log_probs, mixing)
-    return log_probs
+    return joint, mixing
+
+
+def doubt_factor(
+    to: Writer,
+    graph: LabelGraph,
+    fine_scores: str,
+    coarse_scores: str | None,
+    number_scores: NumberScores | None,
+    doubt: float,
+) -> str:
+    """(batch, 1) what a doubt multiplies all scores by, which are those of `add_posterior`; see `Posterior.doubted`."""
+    table = graph_tensors(graph).numbers
+    joint = to.cast(to.turn(fine_scores), _WIDE)
+    joint = add_terms(to, table, scored_numbers(to, table, number_scores), joint)
+    if coarse_scores is not None:
+        joint, _ = _with_coarse(to, graph, joint, to.cast(to.turn(coarse_scores), _WIDE))
+    lead = to.node("Sub", to.reduce("ReduceMax", joint, 0), to.reduce("ReduceMean", joint, 0))
+    part = to.node("Add", to.node("Mul", lead, to.number(doubt, _WIDE)), to.number(1.0, _WIDE))
+    return to.cast(to.turn(to.node("Reciprocal", to.node("Sqrt", part))), _NARROW)
 
 
 def _read_evidence(to: Writer, evidence: str) -> Evidence:

@@ -20,8 +20,7 @@ from finegraph.errors import ExportError
 from finegraph.inference import Posterior
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
-from finegraph.model.export.quiet import quiet
-from finegraph.model.export.traced_quantiles import traced_quantiles
+from finegraph.model.export.tracing import quiet, traced_quantiles
 from finegraph.model.photo_classifier import PhotoClassifier
 
 METADATA = "metadata.json"

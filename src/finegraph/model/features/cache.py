@@ -1,6 +1,10 @@
 """The cache of computed features.
 
-    FOLDER/features/NETWORK-KEY/*.safetensors     one folder per network and way to cut photos; see keys.py, shards.py
+    FOLDER/features/NETWORK-KEY/*.safetensors     one folder per network and way to cut photos; see keys.py
+
+A file, or shard, has keys and features side by side, with a checksum over both. It appears whole or not at all and is
+never changed afterwards. So any number of processes may read and write in one folder, and a process that is killed
+leaves nothing but a temporary file, which is removed when it is a day old.
 
 Rows are written every few seconds, so that a run which is killed loses little: at most some seconds, or a fiftieth of
 the time it took. Opening reads the keys alone; the rows of a shard are read and checked when the first of them is asked
@@ -12,26 +16,23 @@ Cost: 16 bytes per stored photo to open, one pass over the rows that are used.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save
 
-from finegraph.files.durable import reason_of, remove_stale
-from finegraph.model.features.shards import (
-    STALE_AGE,
-    DamagedShardError,
-    read_features,
-    read_keys,
-    shards_in,
-    write_shard,
-)
+from finegraph.files.durable import reason_of, remove_stale, write_new
+from finegraph.model.features.keys import KEY_SIZE
 
 _SECONDS, _SHARE = 5.0, 0.02
 """New rows are written when this time has gone by since the last were, or this share of all the time if that is more,
@@ -39,6 +40,10 @@ so that a long run does not leave thousands of files."""
 
 Row = NDArray[np.float32]
 T = TypeVar("T")
+FORMAT = "finegraph features 1"
+_ENDING = ".safetensors"
+STALE_AGE = 24 * 3600.0
+"""Seconds after which a process that was writing a shard is surely gone."""
 
 
 def default_cache_folder() -> Path:
@@ -147,3 +152,78 @@ class FeatureCache:
             self._place |= stored
             self._new = {}
         self._written = time.monotonic()
+
+
+class DamagedShardError(Exception):
+    """A shard that is not as it was written."""
+
+
+def write_shard(folder: Path, keys: list[bytes], features: Float[NDArray[np.float32], "row column"]) -> Path:
+    """Write rows to a new shard of a folder.
+
+    Raises:
+        OSError: the system does not let it be written; then nothing is.
+    """
+    tensors: dict[str, NDArray[Any]] = {
+        "keys": np.frombuffer(b"".join(keys), np.uint8).reshape(-1, KEY_SIZE),
+        "features": features,
+    }
+    content = save(tensors, {"format": FORMAT, "digest": _digest(tensors)})
+    path = folder / f"{secrets.token_hex(8)}{_ENDING}"
+    write_new(path, content)
+    return path
+
+
+def read_keys(path: Path) -> list[bytes]:
+    """The keys of a shard, row by row; they are checked when the rows are read.
+
+    Raises:
+        DamagedShardError: the file is cut short or holds something else.
+        OSError: it cannot be read, or is not there any more.
+    """
+    keys = _read(path, ("keys",))[0]
+    content = keys.tobytes()
+    return [content[start : start + KEY_SIZE] for start in range(0, len(content), KEY_SIZE)]
+
+
+def read_features(path: Path) -> Float[NDArray[np.float32], " ..."]:
+    """The features of a shard, row by row, after its checksum was found right.
+
+    Raises:
+        DamagedShardError: the file is not as it was written.
+        OSError: it cannot be read, or is not there any more.
+    """
+    return _read(path, ("keys", "features"))[1]
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """The shards of a folder, which need not exist; those that are being written are not among them."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(path for path in folder.iterdir() if path.name.endswith(_ENDING))
+    return []
+
+
+def _read(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
+    """Some of the tensors of a shard; all of them, and then the checksum is compared."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = file.metadata() or {}
+            arrays: list[NDArray[Any]] = [file.get_tensor(name) for name in names]
+    except OSError:
+        raise
+    except Exception as error:  # what a damaged file leads the reader to
+        raise DamagedShardError(str(error)) from error
+    if about.get("format") != FORMAT or arrays[0].ndim != 2 or arrays[0].shape[1] != KEY_SIZE:
+        raise DamagedShardError("it does not hold features")
+    if len(names) > 1 and about.get("digest") != _digest(dict(zip(names, arrays, strict=True))):
+        raise DamagedShardError("its checksum is wrong")
+    return arrays
+
+
+def _digest(tensors: dict[str, NDArray[Any]]) -> str:
+    """The checksum of keys and features."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (tensors["keys"], tensors["features"]):
+        digest.update(f"{part.dtype} {part.shape}\n".encode())
+        digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -6,6 +6,8 @@
     noise        how far held-out samples are from the mean of their class
     variances    those under which the class means are most likely (class_means.py); they weigh the graph
     sharpness    what scores are multiplied by, so that probabilities are true: features are far from independent
+    doubt        how much less the scores of a sample are believed the larger their lead: with one sharpness for all,
+                 answers with a small lead are too careful and those with a large lead too sure
     share        how much of what features say of values (value_pulls.py) is added to the scores
 
 Photos to come differ more from those in hand than these do among each other. So samples of a class that look alike are
@@ -66,6 +68,13 @@ SINGLE_FACTOR = 1.1
 """How much sharper samples of a class are told from others than those of classes with the same parents. The middle of
 what made answers right as often as they say, for groceries and drawn dishes with one and three views: 0.85 to 1.3. The
 likelihood asks for 1.05 to 1.4 there; with 1.3 answers were too sure by 4 points in the mean."""
+PRIOR_SLOPE, PRIOR_SLOPE_SPREAD, MAX_SLOPE = 0.3, 0.15, 0.48
+"""The prior on the doubt, as the slope of the log factor of scores over the log lead at the usual lead, and the largest
+that is tried; 0 is no doubt, 0.5 would be the root of the lead. Held-out samples of groceries and drawn dishes ask for
+0.15 to 0.48, the former value with all photos of the groceries, and their validation photos for 0.2 to 0.45."""
+SINGLE_LEAD = 1.25
+"""How much larger the lead of samples is than that of samples whose whole class is held out: 1.2 and 1.3 on the
+validation photos of groceries and drawn dishes."""
 PRIOR_SHARE, PRIOR_SHARE_SPREAD = 0.15, 0.1
 """The prior on how much of what features say of values is taken, and what is taken if no class has two samples. Shares
 of 0.05 to 0.3 suited the validation photos of drawn dishes with 1, 2, 3 and all photos of each class."""
@@ -89,11 +98,14 @@ class PrototypeStrengths:
         covariance: around which means features were whitened.
         shrinkage: of that covariance.
         variances: how far class means are spread by each kind, by their own, and by noise.
-        sharpness: what scores are multiplied by; 1 / noise if all directions of the features were independent.
+        sharpness: what scores of the usual lead are multiplied by; 1 / noise if all directions of the features were
+            independent.
         held_out: how many samples the sharpness was chosen by.
         log_likelihood: the mean log probability of their fine labels, or of their coarse labels if whole classes
             were held out; None if nothing could be.
         share: how much of what features say of values is added to the scores.
+        doubt: that of the head, on its scores.
+        gain: what all scores are multiplied by besides, so that under the doubt those of the usual lead stay.
     """
 
     covariance: Covariance
@@ -103,6 +115,26 @@ class PrototypeStrengths:
     held_out: int = 0
     log_likelihood: float | None = None
     share: float = 0.0
+    doubt: float = 0.0
+    gain: float = 1.0
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by before they are doubted."""
+        return self.sharpness * self.gain
+
+    def without_doubt(self) -> PrototypeStrengths:
+        """The same without a doubt."""
+        return replace(self, doubt=0.0, gain=1.0)
+
+
+def doubted(scores: Float[Tensor, "batch fine"], doubt: float) -> Float[Tensor, "batch fine"]:
+    """Joint scores as a head with a doubt has them; see `Posterior.doubted`."""
+    return scores * torch.rsqrt(1.0 + doubt * _leads(scores))[:, None] if doubt else scores
+
+
+def _leads(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, " batch"]:
+    return scores.amax(dim=1) - scores.mean(dim=1)
 
 
 def choose_strengths(
@@ -112,6 +144,7 @@ def choose_strengths(
     shrinkage: float | None,
     *,
     numbers: Sequence[str] = (),
+    doubt: bool = True,
 ) -> PrototypeStrengths:
     """Choose all strengths.
 
@@ -120,16 +153,19 @@ def choose_strengths(
         graph: the label graph.
         kinds: the kinds that class means depend on.
         shrinkage: that of the covariance; None to have it chosen.
-        numbers: the numbers that class means depend on.
+        numbers: the numbers that class means depend on. With some there is no doubt: the score of a label with an
+            extreme value, such as one that is taught later, would change the lead of every photo.
+        doubt: whether there may be one.
     """
+    doubt = doubt and not numbers
     samples, graph = select_samples(samples, graph)
     links = Links(graph, kinds, numbers)
     names = tuple(name for name in value_names(graph) if name in links.names)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if folds:
-        found = _by_held_out_samples(samples, links, folds, shrinkage)
+        found = _by_held_out_samples(samples, links, folds, shrinkage, doubt=doubt)
         return replace(found, share=_share(samples, graph, names, found, folds)) if names else found
-    found = _by_held_out_classes(samples, links, shrinkage or SINGLE_SHRINKAGE)
+    found = _by_held_out_classes(samples, links, shrinkage or SINGLE_SHRINKAGE, doubt=doubt)
     return replace(found, share=PRIOR_SHARE) if names else found
 
 
@@ -142,9 +178,10 @@ def held_out_log_probs(
     columns = value_columns(graph, names)
     for fold in folds:
         part = _Fold.of(samples, fold, strengths.covariance)
-        scores = strengths.sharpness * part.scores(links, strengths.shrinkage, strengths.variances)
+        scores = strengths.factor * part.scores(links, strengths.shrinkage, strengths.variances)
         if names:
             scores += strengths.share * part.pulls(names, columns, strengths)
+        scores = doubted(scores, strengths.doubt)
         found.append(torch.log_softmax(scores, dim=1).gather(1, part.held_samples.targets[:, None])[:, 0])
     return found
 
@@ -174,7 +211,7 @@ def _share(
 
 
 def _by_held_out_samples(
-    samples: LabelledSamples, links: Links, folds: Sequence[TensorFold], shrinkage: float | None
+    samples: LabelledSamples, links: Links, folds: Sequence[TensorFold], shrinkage: float | None, *, doubt: bool
 ) -> PrototypeStrengths:
     """What suits held-out samples whose class has others."""
     whole = _Whole.of(samples, "within")
@@ -187,18 +224,23 @@ def _by_held_out_samples(
             trials.append(_try_shrinkage(whole, parts, links, multiple * centre, variances))
             variances = trials[-1].variances
         shrinkage = _likely_shrinkage(trials, centre)
-    best = _try_shrinkage(whole, parts, links, shrinkage, variances)
+    best = _try_shrinkage(whole, parts, links, shrinkage, variances, doubt=doubt)
+    sharpness = best.sharpness * math.exp(-_alone(samples, folds) * best.sharpness_error)
     return PrototypeStrengths(
         covariance="within",
         shrinkage=shrinkage,
         variances=best.variances,
-        sharpness=best.sharpness * math.exp(-_alone(samples, folds) * best.sharpness_error),
+        sharpness=sharpness,
+        doubt=best.doubt.at(sharpness),
+        gain=best.doubt.gain,
         held_out=best.held_out,
         log_likelihood=best.log_likelihood,
     )
 
 
-def _by_held_out_classes(samples: LabelledSamples, links: Links, shrinkage: float) -> PrototypeStrengths:
+def _by_held_out_classes(
+    samples: LabelledSamples, links: Links, shrinkage: float, *, doubt: bool
+) -> PrototypeStrengths:
     """What suits held-out classes, of which other classes tell the coarse labels."""
     whole = _Whole.of(samples, "total")
     variances = whole.variances(links, shrinkage, SINGLE_NOISE, None)
@@ -219,16 +261,26 @@ def _by_held_out_classes(samples: LabelledSamples, links: Links, shrinkage: floa
     wanted = matrix[targets]
     is_known = torch.stack([1.0 - links.unknown[kind][targets] for kind in links.kinds], dim=1)
 
-    def log_likelihood(sharpness: float) -> Tensor:
-        marginals = (torch.softmax(sharpness * scores, dim=1) @ matrix) * wanted
+    def log_likelihood(joint: Tensor) -> Tensor:
+        marginals = (torch.softmax(joint, dim=1) @ matrix) * wanted
         right = torch.stack([part.sum(dim=1) for part in torch.split(marginals, sizes, dim=1)], dim=1)
         log_right = right.clamp_min(torch.finfo(right.dtype).tiny).log() * is_known
         return log_right.sum(dim=1) / is_known.sum(dim=1).clamp_min(1.0)
 
     weight = torch.cat([part.held_samples.weight for part in parts]) * is_known.any(dim=1)
-    found = _sharpness(log_likelihood, targets, weight, chosen.sharpness, 1.0 / SINGLE_NOISE)
+    held = _Held(scores, targets, weight, log_likelihood)
+    found = _sharpness(held, _Doubt(), chosen.sharpness, 1.0 / SINGLE_NOISE)
+    chosen_doubt = _doubt(held, found.value) if doubt else _Doubt()
+    chosen_doubt = replace(chosen_doubt, lead=SINGLE_LEAD * chosen_doubt.lead)
     sharpness = min(math.sqrt(SINGLE_FACTOR * found.value * chosen.sharpness), 1.0 / SINGLE_NOISE)
-    return replace(chosen, sharpness=sharpness, held_out=len(targets), log_likelihood=found.log_likelihood)
+    return replace(
+        chosen,
+        sharpness=sharpness,
+        held_out=len(targets),
+        log_likelihood=found.log_likelihood,
+        doubt=chosen_doubt.at(sharpness),
+        gain=chosen_doubt.gain,
+    )
 
 
 def _alone(samples: LabelledSamples, folds: Sequence[TensorFold]) -> float:
@@ -321,12 +373,19 @@ class _Trial:
     held_out: int
     log_likelihood: float
     error: float
+    doubt: _Doubt
 
 
 def _try_shrinkage(
-    whole: _Whole, parts: Sequence[_Fold], links: Links, shrinkage: float, start: Variances | None
+    whole: _Whole,
+    parts: Sequence[_Fold],
+    links: Links,
+    shrinkage: float,
+    start: Variances | None,
+    *,
+    doubt: bool = False,
 ) -> _Trial:
-    """Fit and judge with one shrinkage."""
+    """Fit and judge with one shrinkage, and with a doubt if asked."""
     apart, expected = (
         sum(one) for one in zip(*(part.noise(shrinkage, links.fine_count) for part in parts), strict=True)
     )
@@ -335,14 +394,19 @@ def _try_shrinkage(
     scores = torch.cat([part.scores(links, shrinkage, variances) for part in parts])
     targets = torch.cat([part.held_samples.targets for part in parts])
     weight = torch.cat([part.held_samples.weight for part in parts])
-    lead = scores - scores.gather(1, targets[:, None])
 
-    def log_likelihood(sharpness: float) -> Tensor:
-        return -torch.logsumexp(sharpness * lead, dim=1)
+    def log_likelihood(joint: Tensor) -> Tensor:
+        return joint.gather(1, targets[:, None])[:, 0] - torch.logsumexp(joint, dim=1)
 
     centre = _prior_sharpness("within", whole.axes.feature_count, noise)
-    found = _sharpness(log_likelihood, targets, weight, centre, 1.0 / noise)
-    return _Trial(shrinkage, variances, found.value, found.error, len(targets), found.log_likelihood, found.spread)
+    held, chosen = _Held(scores, targets, weight, log_likelihood), _Doubt()
+    found = _sharpness(held, chosen, centre, 1.0 / noise)
+    if doubt:  # at the usual lead it changes nothing, so that one turn suffices
+        chosen = _doubt(held, found.value)
+        found = _sharpness(held, chosen, centre, 1.0 / noise)
+    return _Trial(
+        shrinkage, variances, found.value, found.error, len(targets), found.log_likelihood, found.spread, chosen
+    )
 
 
 def _prior_shrinkage(samples: LabelledSamples) -> float:
@@ -366,7 +430,65 @@ def _likely_shrinkage(trials: Sequence[_Trial], centre: float) -> float:
     return math.exp(float(weight @ places))
 
 
-# ---- sharpness ------------------------------------------------------------------------------------------------------
+# ---- sharpness and doubt --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Held-out samples: scores before the sharpness, fine labels, weights, and the log likelihood of joint scores.
+
+    Samples of a class are much alike, so errors are those of classes.
+    """
+
+    scores: Float[Tensor, "batch fine"]
+    targets: Int[Tensor, " batch"]
+    weight: Float[Tensor, " batch"]
+    log_likelihood: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """A doubt by its strength c: scores of the lead l are multiplied by sqrt((1 + c) / (1 + c l / usual lead)).
+
+    Attributes:
+        strength: c; 0 for none.
+        lead: the usual lead of scores before the sharpness.
+    """
+
+    strength: float = 0.0
+    lead: float = 1.0
+
+    @property
+    def gain(self) -> float:
+        return math.sqrt(1.0 + self.strength)
+
+    def at(self, sharpness: float) -> float:
+        """The doubt of a head whose scores are sharpness x gain as large."""
+        return self.strength / (self.lead * sharpness * self.gain)
+
+    def joint(self, scores: Tensor, sharpness: float) -> Tensor:
+        """Joint scores."""
+        if not self.strength:
+            return sharpness * scores
+        return doubted(sharpness * self.gain * scores, self.at(sharpness))
+
+
+def _doubt(held: _Held, sharpness: float) -> _Doubt:
+    """The doubt that suits held-out samples at a sharpness, under a prior on the slope at the usual lead."""
+    lead = float(held.weight @ _leads(held.scores) / held.weight.sum())
+    if not lead > 0.0:
+        return _Doubt()
+
+    def of(slope: float) -> _Doubt:
+        return _Doubt(2.0 * slope / (1.0 - 2.0 * slope), lead)
+
+    def log_posterior(slope: float) -> float:
+        away = (slope - PRIOR_SLOPE) / PRIOR_SLOPE_SPREAD
+        likelihood = held.log_likelihood(of(slope).joint(held.scores, sharpness))
+        return float(held.weight @ likelihood) - 0.5 * away * away
+
+    slope = _maximum(log_posterior, 0.0, MAX_SLOPE, tolerance=1e-3)
+    return of(slope) if log_posterior(slope) > log_posterior(0.0) else _Doubt()
 
 
 @dataclass(frozen=True)
@@ -383,23 +505,19 @@ def _prior_sharpness(covariance: Covariance, feature_count: int, noise: float) -
     return min(1.0, PRIOR_DIRECTIONS[covariance] / feature_count) / noise
 
 
-def _sharpness(
-    log_likelihood: Callable[[float], Tensor],
-    targets: Int[Tensor, " batch"],
-    weight: Float[Tensor, " batch"],
-    centre: float,
-    highest: float,
-) -> _Sharpness:
+def _sharpness(held: _Held, doubt: _Doubt, centre: float, highest: float) -> _Sharpness:
     """The sharpness that suits held-out samples, under a wide prior.
 
     Args:
-        log_likelihood: of each sample, given a sharpness.
-        targets: the fine label of each. Samples of a class are much alike, so errors are those of classes.
-        weight: how many samples each counts as.
+        held: the samples.
+        doubt: that of their scores.
         centre: where the prior is.
         highest: no sharpness above this is believed: it is what independent directions say.
     """
-    precision = math.log(PRIOR_DIRECTIONS_FACTOR) ** -2
+    precision, weight, targets = math.log(PRIOR_DIRECTIONS_FACTOR) ** -2, held.weight, held.targets
+
+    def log_likelihood(sharpness: float) -> Tensor:
+        return held.log_likelihood(doubt.joint(held.scores, sharpness))
 
     def log_posterior(place: float) -> float:
         return float(weight @ log_likelihood(math.exp(place))) - 0.5 * precision * (place - math.log(centre)) ** 2

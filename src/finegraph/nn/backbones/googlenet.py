@@ -105,12 +105,12 @@ class GoogLeNet(Backbone):
         self.replaced = ("fc.", "aux1.fc2.", "aux2.fc2.") if auxiliary else ("fc.", "aux1.", "aux2.")
         self._register_input_transform()
         for module in self.modules():
-            # Where weights are about to be loaded there is nothing to draw, and trying makes torch load its compiler.
+            # Meta tensors are about to be loaded; initialising them would make torch import its compiler.
             if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
     def _register_input_transform(self) -> None:
-        """From (pixel - mean) / std to (pixel - 0.5) / 0.5. On the CPU at first, also where parameters are not."""
+        """From (pixel - mean) / std to (pixel - 0.5) / 0.5. On the CPU at first, even if parameters are on `meta`."""
         scale = [std / 0.5 for std in IMAGENET_STD]
         shift = [(mean - 0.5) / 0.5 for mean in IMAGENET_MEAN]
         for name, values in (("scale", scale), ("shift", shift)):

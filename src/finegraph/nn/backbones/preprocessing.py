@@ -1,6 +1,6 @@
-"""What a network expects of a photo: its size, how it is resized, and how its pixels become numbers.
+"""The input of a network: the size of photos, how they are resized, and how pixels are normalised.
 
-A network is only as good as its preprocessing is right, so each one carries its own, and the two are saved together.
+Wrong preprocessing spoils a network's answers, so each network carries its own, and the two are saved together.
 Pixels are scaled to 0..1, then `(x - mean) / std` per channel. EfficientNet-Lite's rule, (pixel - 127) / 128, is the
 same formula with a mean of 127 / 255 and a std of 128 / 255.
 """
@@ -24,7 +24,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """The input of a network. `dataclasses.asdict` gives its JSON form, `from_dict` takes it back.
+    """The input of a network. `dataclasses.asdict` gives its JSON form; `from_dict` is the inverse.
 
     Example:
         >>> Preprocessing(size=224, resize=256).normalise(torch.zeros(1, 3, 224, 224, dtype=torch.uint8)).shape
@@ -57,7 +57,7 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """From the JSON form. All names must be there, and no others: a guess would spoil every answer quietly."""
+        """From the JSON form. All names are required and no others allowed: a default would silently spoil answers."""
         names = [field.name for field in fields(cls)]
         refuse_unknown("setting", values, names, "of the preprocessing")
         missing = [name for name in names if name not in values]
@@ -81,7 +81,7 @@ class Preprocessing:
     def normalise(
         self, pixels: UInt8[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch channel height width"]:
-        """The numbers that the network takes, from pixels of 0 to 255. Keeps device and memory format."""
+        """Normalise pixels from 0 to 255 for the network. Keeps device and memory format."""
         if pixels.dtype != torch.uint8:
             raise InputError(f"pixels: expected whole numbers 0..255 of type torch.uint8, got {pixels.dtype}")
         images = pixels.to(torch.float32)

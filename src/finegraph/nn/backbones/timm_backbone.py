@@ -1,4 +1,4 @@
-"""Any network of timm, where timm imports.
+"""Any network of timm, if timm is installed.
 
 timm needs torchvision, which must be built for the installed torch; so both are optional, and imported only when a
 name like `timm:resnet18` asks for them. Features, preprocessing and the name of the last layer are timm's own.
@@ -27,8 +27,8 @@ class TimmBackbone(Backbone):
         """Make a network.
 
         Args:
-            name: timm's name of it, such as `resnet18`.
-            pretrained: whether timm is to fetch its weights; it downloads them unless it has them.
+            name: its name in timm, such as `resnet18`.
+            pretrained: whether to use timm's weights, which timm downloads if necessary.
             dropout: the rate of the features in training; usually timm's own for the network.
         """
         super().__init__()
@@ -46,7 +46,7 @@ class TimmBackbone(Backbone):
     @property
     def layers(self) -> tuple[nn.Module, ...]:
         """The layers of timm's network that have weights."""
-        return tuple(one for one in layers_in(self.network) if any(True for _ in one.parameters()))
+        return tuple(layer for layer in layers_in(self.network) if any(True for _ in layer.parameters()))
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
         """The features of normalised images."""

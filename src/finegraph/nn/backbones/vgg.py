@@ -60,8 +60,8 @@ class VGG16(Backbone):
 
 def _convolution(channels: int, out: int) -> nn.Conv2d:
     convolution = nn.Conv2d(channels, out, 3, padding=1)
-    # Without batch normalisation the usual start of torch lets the signal die out over thirteen layers.
-    if not convolution.weight.is_meta:  # drawing there makes torch load its compiler, for nothing
+    # Without batch normalisation, torch's default initialisation lets the signal vanish over thirteen layers.
+    if not convolution.weight.is_meta:  # initialising meta tensors would make torch import its compiler
         nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     assert convolution.bias is not None
     nn.init.zeros_(convolution.bias)

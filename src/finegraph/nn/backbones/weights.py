@@ -1,11 +1,11 @@
 """Weights from files: `.pth` and `.pt` of torch, and `.safetensors`.
 
-A file is data from a stranger. Torch's own format is read with `weights_only`, which runs no code of the file. Then the
-names and shapes are compared with the network's, all of them, before anything is changed; only the last layer, which a
-head replaces, may be left over. Packages with ImageNet weights are found without being imported, and their files are
-known by their SHA-256.
+Files are untrusted. Torch's own format is read with `weights_only`, which runs no code from the file. All names and
+shapes are compared with those of the network before anything is changed; only the last layer, which a head replaces,
+may be left over. Packages with ImageNet weights are found without being imported, and their files are verified by
+SHA-256.
 
-Cost: one read of the file and one copy of its numbers.
+Cost: one read of the file and one copy of its tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from finegraph.errors import MissingExtraError, WeightsError, near_matches, near
 from finegraph.nn.backbones.backbone import Backbone
 
 MAX_NAMES = 3
-# A counter that matters only to averages without decay, which no network here has; old files lack it.
+# A counter that only averages without decay use, which no network here has; old files lack it.
 COUNTER = ".num_batches_tracked"
 
 
@@ -59,7 +59,7 @@ PACKAGES = {
 
 
 def default_weights(name: str) -> Path:
-    """The file with the ImageNet weights of a network, where a package carries them.
+    """The file with the ImageNet weights of a network, from an installed package.
 
     Args:
         name: the name of the network.
@@ -70,7 +70,7 @@ def default_weights(name: str) -> Path:
             f"(networks that have some: {', '.join(PACKAGES)})"
         )
     source = PACKAGES[name]
-    spec = find_spec(source.package)  # of a top-level package: finds it, runs nothing of it
+    spec = find_spec(source.package)  # finding a top-level package does not run its code
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
             f"the weights of {name} are in a package that is not installed; "
@@ -91,7 +91,7 @@ def default_weights(name: str) -> Path:
 
 
 def load_weights(backbone: Backbone, path: str | os.PathLike[str]) -> None:
-    """Load the weights of a file into a network. Nothing is changed if anything does not fit.
+    """Load the weights of a file into a network. If anything does not fit, nothing is changed.
 
     Args:
         backbone: the network.
@@ -116,7 +116,7 @@ def load_weights(backbone: Backbone, path: str | os.PathLike[str]) -> None:
             f"{path}: {len(broken)} of {len(own)} parameters hold NaN or infinity ({names}); the training that made "
             "them went wrong, or the file is damaged: take another one"
         )
-    # A copy of the network's own type: the file may hold half precision, share memory, or be a view of the disk.
+    # Copy to the network's dtype: the file may hold half precision, share memory, or be memory-mapped.
     copies = {name: torch.empty(value.shape, dtype=value.dtype).copy_(kept[name]) for name, value in own.items()}
     backbone.load_state_dict(copies, assign=any(value.is_meta for value in own.values()))
 
@@ -132,7 +132,7 @@ def read_tensors(path: Path) -> dict[str, Shaped[Tensor, " ..."]]:
         if path.suffix == ".safetensors":
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the readers raise whatever a damaged or foreign file leads them to
+    except Exception as error:  # the readers raise many exceptions for damaged or foreign files
         raise WeightsError(
             f"{path}: expected a {path.suffix} file that holds tensors and nothing else; it is damaged, "
             f"cut short, or holds other things ({_first_line(error)}). Fetch it again, or save only the parameters"
@@ -146,7 +146,7 @@ def read_tensors(path: Path) -> dict[str, Shaped[Tensor, " ..."]]:
 
 
 def _faults(backbone: Backbone, own: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> list[str]:
-    """What does not fit, in at most three sentences with a few names each."""
+    """The mismatches, in at most three sentences with a few names each."""
     missing = [name for name in own if name not in kept]
     unexpected = sorted((name for name in kept if name not in own), key=lambda name: name.endswith(COUNTER))
     wrong = [name for name, value in own.items() if name in kept and kept[name].shape != value.shape]

@@ -15,8 +15,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.details import NOT_KNOWN
 from finegraph.reports.comparison import widest_graph
-from finegraph.reports.page.page_data import REST, largest_parts
-from finegraph.reports.page.page_pictures import data_address
+from finegraph.reports.page.page_data import REST, data_address, largest_parts
 from finegraph.reports.page.svg_charts import odds_bars, share_bar
 from finegraph.reports.run_results import RunResults
 

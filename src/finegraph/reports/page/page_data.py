@@ -2,6 +2,10 @@
 
 It stands in the page as JSON; long columns are packed as base64 of little-endian numbers, so that ten thousand labels
 or photos are read in a moment. Nothing in it can end the element that it stands in. Cost: linear in photos x kinds.
+
+Its pictures are one of each photo, and training photos of classes that are taken for each other. A photo answered
+wrongly is shown close if the evaluation kept such a picture and the page has room for it, those of the run that is
+looked at first; every other photo is shown small. Cost: linear in the photos.
 """
 
 from __future__ import annotations
@@ -17,9 +21,9 @@ from jaxtyping import Shaped
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
+from finegraph.evaluation.photo_pack import CLOSE_BYTES
 from finegraph.reports.comparison import widest_graph
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
-from finegraph.reports.page.page_pictures import page_pictures, training_pictures
 from finegraph.reports.run_results import RunResults
 
 MAX_KINDS = 400
@@ -30,6 +34,7 @@ _SHOWN = 0.005
 """Log odds below this are shown as 0.00."""
 REST = -1
 Array = NDArray[Any]
+_WEBP = b"RIFF"
 
 
 def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
@@ -186,3 +191,47 @@ def json_in_html(data: object) -> str:
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def data_address(picture: bytes | None) -> str | None:
+    """A picture as an address that holds it."""
+    if picture is None:
+        return None
+    kind = "webp" if picture.startswith(_WEBP) else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode('ascii')}"
+
+
+def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
+    """The address of a picture of each photo; empty if none was kept.
+
+    Args:
+        runs: on the same photos.
+        other: the run that is looked at closely.
+    """
+    order = [runs[other], *(run for place, run in enumerate(runs) if place != other)]
+    pictures: dict[int, bytes] = {}
+    room = CLOSE_BYTES
+    for run in order:
+        wrong = np.flatnonzero((run.arrays["fine"] != MISSING) & ~run.right)
+        for row in wrong.tolist():
+            picture = run.gallery.get(int(run.arrays["sample"][row]))
+            if picture is not None and row not in pictures and len(picture) <= room:
+                pictures[row] = picture
+                room -= len(picture)
+    for row in range(len(runs[0].photos)):
+        if row not in pictures:
+            small = (run.thumbnails.get(int(run.arrays["sample"][row])) for run in order)
+            pictures[row] = next((picture for picture in small if picture is not None), b"")
+    return [data_address(pictures[row]) or "" if pictures[row] else "" for row in range(len(runs[0].photos))]
+
+
+def training_pictures(run: RunResults) -> dict[str, list[dict[str, Any]]]:
+    """Training photos of fine labels, by the number of the label: the address of each picture, and its file."""
+    numbers = {label: number for number, label in enumerate(run.graph.fine)}
+    listed: dict[str, list[dict[str, Any]]] = {}
+    for place, photo in enumerate(run.about.get("training_photos") or []):
+        picture = data_address(run.training.get(place))
+        if picture is not None and photo["label"] in numbers:
+            photos_of_label = listed.setdefault(str(numbers[photo["label"]]), [])
+            photos_of_label.append({"picture": picture, "name": photo["path"].replace("\\", "/").rsplit("/", 1)[-1]})
+    return listed

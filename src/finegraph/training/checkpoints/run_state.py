@@ -21,6 +21,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.nn import Network
+from finegraph.training.batches import PhotoPairs
 from finegraph.training.optimizer import load_optimizer, optimizer_tensors
 
 _NETWORK = "network."
@@ -53,12 +54,16 @@ class Progress:
     processes: int = 1
 
 
-def data_digest(train: Samples, val: Samples | None, graph: LabelGraph) -> dict[str, str]:
+def data_digest(
+    train: Samples, val: Samples | None, graph: LabelGraph, pairs: PhotoPairs | None = None
+) -> dict[str, str]:
     """Digests of the training data, by name: a run resumes only with the data it began with.
 
     Photos count by the last two parts of their paths, so that a folder may be moved.
     """
+    compared = {} if pairs is None else {"comparisons": hashlib.sha256(repr(pairs.pairs).encode()).hexdigest()}
     return {
+        **compared,
         "the graph": graph.digest,
         "the list of photos to train on": _list_digest(train),
         "the list of photos to validate on": _list_digest(() if val is None else val),
@@ -115,7 +120,7 @@ def restore(
     """
     try:
         progress, before = Progress(**state["progress"]), state["data"]
-        changed = [name for name, digest in data.items() if before[name] != digest]
+        changed = [name for name in sorted({*before, *data}) if before.get(name) != data.get(name)]
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"the checkpoint is not one of this version of training: {error}") from error
     if changed:

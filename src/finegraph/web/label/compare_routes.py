@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, Query
 from finegraph.errors import InputError
 from finegraph.labelling import LabelStore, PairNumbers
 from finegraph.labelling.edits.comparing import check_comparable
-from finegraph.labelling.store.pair_text import pair_text
+from finegraph.labelling.store.values import pair_text
 from finegraph.web.label.json_routes import JsonRouter, only_for
 from finegraph.web.label.live_order import LiveOrder, Pair
 from finegraph.web.label.photo_routes import PhotoNumbers

@@ -21,7 +21,6 @@ from starlette.responses import Response
 
 from finegraph.errors import DamagedStoreError, FinegraphError, LabelStoreError
 from finegraph.labelling import LabelStore
-from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.background_answers import LiveNames
 from finegraph.web.label.class_routes import class_routes
 from finegraph.web.label.compare_routes import compare_routes
@@ -31,6 +30,7 @@ from finegraph.web.label.history_routes import history_routes
 from finegraph.web.label.photo_routes import photo_routes
 from finegraph.web.problems import ProblemError, install_problems, problem_of
 from finegraph.web.security import Guard, Security
+from finegraph.web.server import mount_assets, page_response
 from finegraph.workflows.label import LabelSession
 
 _LOG = logging.getLogger("finegraph.web")

@@ -19,8 +19,7 @@ from finegraph.graph.comparison_fit import ComparisonFit
 from finegraph.graph.kind import FloatArray
 from finegraph.graph.number import Number
 from finegraph.labelling import ClassOrder, LabelStore
-from finegraph.labelling.order.class_order import Classes, order_of
-from finegraph.labelling.order.kind_answers import Counted, KindAnswers
+from finegraph.labelling.class_order import Classes, Counted, KindAnswers, order_of
 
 Pair = tuple[int, int]
 QUICK_FIT_CLASSES = 150

@@ -1,5 +1,5 @@
-// The answer: the sentence, the bars, and why the first beats the second; or that it is on its way. A screen reader is
-// told by one element that is always there: what only now comes into sight is not read out by all of them.
+// The answer: a sentence, bars, and why the first label beats the second; or a note that it is being computed. One
+// element that is always in the page announces it, since some screen readers ignore elements that have just appeared.
 
 import { byId, chance, el, percent, short } from "./dom.js";
 import { showGlance } from "./glance.js";
@@ -8,7 +8,7 @@ const SHOWN = 6;
 const WEAK = 0.05; // log odds below this are no reason
 const MAX_REASONS = 6;
 
-/** Say what is on the photo; `known` is what was told, and `copies` are the photos of the index that are this very one. */
+/** Say what is on the photo; `known` is the evidence, and `copies` are the copies of this photo in the index. */
 export function showAnswer(prediction, known, copies) {
   const against = prediction.contradicts_photo;
   const [, first, rest] = /^(.*); ((?:surely|nothing|but) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
@@ -51,7 +51,7 @@ export function showWaiting() {
   byId("status").textContent = byId("waiting").querySelector("p").textContent;
 }
 
-/** What was told, each with a way to take it back. */
+/** The evidence, with a button to remove each part. */
 function showKnown(known) {
   const row = byId("known");
   const place = [...row.children].indexOf(document.activeElement);
@@ -70,7 +70,7 @@ function showKnown(known) {
   if (place >= 0) (row.children[place] ?? row.lastElementChild ?? byId("kind-list").querySelector("button"))?.focus();
 }
 
-/** How probable what was told was by the photo alone, where the sentence does not say it already. */
+/** The probability of the evidence by the photo alone, unless the sentence says it already. */
 function showAlone({ evidence_probability: probability, contradicts_photo: against }) {
   const told = probability !== null;
   byId("alone").hidden = !told;

@@ -28,7 +28,7 @@ export function explain(error) {
   return sentences("The page has a fault", String(error?.message ?? error), "Load the page again, then try once more");
 }
 
-/** What the server answers, read as `read` says; `busy(seconds)` is told before it is asked again. */
+/** The answer of the server, parsed by `read`; `busy(seconds)` is called before each retry. */
 async function ask(path, options, busy, read = (response) => response.json()) {
   for (let tried = 1; ; tried += 1) {
     let response;
@@ -96,8 +96,10 @@ export function forget(lesson, person) {
 
 export const getLessons = (limit) => ask(`/v1/lessons?${new URLSearchParams({ limit })}`);
 
-/** The photos of the index that are most similar; only those with certain labels where `where` names any. */
-export async function search(photo, where, signal) {
-  const answer = await ask("/v1/search", { method: "POST", body: form(photo, { count: 12, where }), signal });
-  return answer.photos[0].hits;
+/** The photos of the index that are most similar, with the limits that were the photo's own; only those with certain
+ * labels where `where` names any, and in the order of `sort` where it names one. */
+export async function search(photo, where, sort, signal) {
+  const fields = { count: 12, where, ...(sort ? { sort } : {}) };
+  const answer = await ask("/v1/search", { method: "POST", body: form(photo, fields), signal });
+  return answer.photos[0];
 }

@@ -40,7 +40,7 @@ export function showKinds(prediction, plain) {
   built.lost = false;
 }
 
-/** Bring the field of a kind, where any of its labels can be found, under the hand; false where it has none. */
+/** Focus the search field of a kind; false if it has none. */
 export function findAnother(kind) {
   const field = built.groups.find((group) => group.name === kind)?.element.querySelector("input");
   field?.scrollIntoView({ block: "center" });

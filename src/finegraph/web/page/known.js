@@ -1,4 +1,4 @@
-// What the person knows: per kind the labels, one of which it is. Told by tapping, taken back by tapping again.
+// Evidence: for each kind the labels that the person allows. A tap adds a label, a second tap removes it.
 
 export class Known {
   #kinds = new Map();
@@ -26,7 +26,7 @@ export class Known {
     this.#put(kind, now.includes(label) ? now.filter((other) => other !== label) : [...now, label]);
   }
 
-  /** Tell the one label of a kind, in the place of what was told of it; null takes that back. */
+  /** Set the only label of a kind and replace earlier evidence on it; null removes it. */
   tell(kind, label) {
     this.#put(kind, label === null ? [] : [label]);
   }
@@ -46,7 +46,7 @@ export class Known {
     this.#changed();
   }
 
-  /** What was told as `kind=label`, for those who take texts. */
+  /** The evidence as texts, `kind=label`, as requests send it. */
   get texts() {
     return this.entries.flatMap(([kind, labels]) => labels.map((label) => `${kind}=${label}`));
   }

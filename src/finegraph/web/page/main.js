@@ -9,6 +9,7 @@ import { byId, el } from "./dom.js";
 import { freePlaces, keepPlaces } from "./glance.js";
 import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
+import { buildOrders, forgetOrders, limitTexts, showLimit, sortOf } from "./orders.js";
 import { markSamples, showPhoto, showSamples, watchPhotos } from "./photo.js";
 import { forgetQuestions, showQuestion } from "./question.js";
 import { forgetTeaching, showTeach } from "./teach.js";
@@ -27,6 +28,7 @@ let aside = ""; // what is to be said beside the next answer
 let asking = new AbortController(); // the answer with what is known
 let seeking = new AbortController(); // the photos that are similar to the one that is looked at
 let found = null; // what the similar photos on the page were asked for: the texts that they follow; null where there are none
+let wanted = []; // what they were asked for last, whether they came or not
 let leaving = new AbortController(); // the answers to all photos that came together
 let fetching = new AbortController(); // a sample
 let toLabel = []; // the samples that are to be labelled, in their order
@@ -50,7 +52,8 @@ function setBusy(busy) {
 const risk = () => Number(byId("risk").value);
 
 function showModel(found) {
-  const same = JSON.stringify(found.kinds) === JSON.stringify(model?.kinds);
+  const parts = (one) => JSON.stringify([one?.kinds, one?.numbers]);
+  const same = parts(found) === parts(model);
   model = found;
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   byId("about").textContent = [model.name, count(model.fine, "label"), count(model.kinds.length, "kind")].join(" · ");
@@ -58,6 +61,7 @@ function showModel(found) {
   takeBack();
   shown = null;
   buildKinds(model, known);
+  buildOrders(model, seekAgain);
 }
 
 /** Meet the model that is served now; one call after the other, so that the last one counts. */
@@ -127,6 +131,7 @@ function answerOf(entry) {
 async function choose(entry, words = "") {
   seeking.abort();
   found = null;
+  forgetOrders();
   current = entry;
   shown = null;
   forgetQuestions();
@@ -206,17 +211,23 @@ async function seek(where) {
   if (!entry.plain || !model?.index) return;
   seeking.abort();
   const { signal } = (seeking = new AbortController());
-  found = null;
+  [found, wanted] = [null, where];
   showSeeking();
   try {
-    const hits = await search(entry.file, where, signal);
+    const { hits, limits } = await search(entry.file, [...where, ...limitTexts()], sortOf(), signal);
     signal.throwIfAborted();
     found = where;
-    showSimilar(hits, where.length > 0);
+    showSimilar(hits, where.length > 0 || limitTexts().length > 0);
+    showLimit(limits);
     follow();
   } catch (error) {
     if (error.name !== "AbortError") showNotFound(explain(error), () => seek(where));
   }
+}
+
+/** Look for them in another order, or with another limit. */
+function seekAgain() {
+  if (current) seek(wanted);
 }
 
 /** Let the similar photos follow what is known now if they were asked to, else say that they do not. */

@@ -1,7 +1,7 @@
-// Similar photos: that they are looked for, those that were found, or why there are none; and whether they follow what
-// was told, which they do only when asked to.
+// Similar photos: the search in progress, the photos found, or why there are none. Evidence filters them only on request.
 
 import { byId, el } from "./dom.js";
+import { hasOrders, isOrdered, isTaken, placesOf, toggleHit } from "./orders.js";
 
 function put(words, ...more) {
   byId("similar").querySelector("ul").replaceChildren();
@@ -19,20 +19,20 @@ export function showNotFound(words, again) {
 }
 
 /**
- * Say whether the photos that are shown follow what was told.
- * @param following whether only photos that agree with it were looked for
- * @param told whether anything was told
- * @param change () => void, looks for the others
+ * Show whether the photos are filtered by the evidence.
+ * @param following whether only photos that agree with the evidence are shown
+ * @param hasEvidence whether there is any evidence
+ * @param change () => void, switches the filter
  */
-export function showFollowing(following, told, change) {
-  if (!following && !told) return byId("similar-words").replaceChildren("By looks alone.");
+export function showFollowing(following, hasEvidence, change) {
+  if (!following && !hasEvidence) return byId("similar-words").replaceChildren(isOrdered() ? "" : "By looks alone.");
   const words = following ? "Only photos that agree with what you said." : "By looks alone: they do not follow what you said.";
   const other = following ? "Show all" : "Only those that agree";
   return byId("similar-words").replaceChildren(words, el("button", { type: "button", textContent: other, onclick: change }));
 }
 
 export function showSimilar(hits, following) {
-  put(hits.length ? "" : "No photo in the index agrees with it.");
+  put(hits.length ? "" : "No photo of the index is so.");
   byId("similar").hidden = hits.length === 0 && !following;
   byId("similar").querySelector("ul").replaceChildren(
     ...hits.map((hit) => {
@@ -43,10 +43,28 @@ export function showSimilar(hits, following) {
         el(
           "figure",
           {},
-          el("img", { src: hit.thumbnail, alt: "", loading: "lazy" }),
-          el("figcaption", {}, label, el("span", { textContent: `similarity ${hit.similarity.toFixed(2)}` })),
+          picture(hit, label),
+          el(
+            "figcaption",
+            {},
+            label,
+            ...placesOf(hit).map((textContent) => el("span", { textContent })),
+            el("span", { textContent: `similarity ${hit.similarity.toFixed(2)}` }),
+          ),
         ),
       );
     }),
+  );
+}
+
+/** A small picture; with numbers or orders it can be tapped, so that others are above or below it. */
+function picture(hit, label) {
+  const shown = el("img", { src: hit.thumbnail, alt: "", loading: "lazy" });
+  if (!hasOrders() || !placesOf(hit).length) return shown;
+  const what = `Only photos above or below ${label}`;
+  return el(
+    "button",
+    { type: "button", "aria-label": what, title: what, "aria-pressed": String(isTaken(hit)), onclick: () => toggleHit(hit) },
+    shown,
   );
 }

@@ -98,6 +98,7 @@ class NumberBody(BaseModel):
     high: float = Field(description="Its upper end.")
     probability: Probability
     unit: str
+    quantiles: list[float] = Field(description="The quantiles of 5, 50 and 95 %.")
     text: str = Field(description="The same in words.")
 
 
@@ -282,6 +283,7 @@ class PhotoHitsBody(BaseModel):
     photo: str
     hits: list[HitBody]
     in_index: list[StoredPhotoBody] = Field(description="The photos of the index that are this very photo.")
+    limits: dict[str, str] = Field(description="By name, what `this` was in a filter: `> 12.3`.")
 
 
 class SearchBody(BaseModel):
@@ -299,6 +301,7 @@ class LabelSearchBody(BaseModel):
     model: str
     label: str
     hits: list[HitBody]
+    limits: dict[str, str] = Field(description="By name, what `this` was in a filter: `> 12.3`.")
 
 
 class HealthBody(BaseModel):

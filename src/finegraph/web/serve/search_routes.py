@@ -25,7 +25,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "where": {
         **_NAMES,
         "description": "Only photos with this, as kind=label; the same kind again: one of these. Numbers and ordered "
-        "kinds take limits, such as price<=12 and heat>=medium.",
+        "kinds take limits, such as price<=12, heat>=medium, and heat>this: hotter than what is searched by.",
     },
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
@@ -56,7 +56,16 @@ def search_routes(state: ServerState) -> APIRouter:
         "/v1/search",
         response_model=SearchBody,
         responses=problem_responses(
-            "no-index", "timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded", "index-changed"
+            "no-index",
+            "timeout",
+            "media-type",
+            "photo",
+            "input",
+            "evidence",
+            "too-many",
+            "overloaded",
+            "index-changed",
+            "search-engine",
         ),
         openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
     )
@@ -72,16 +81,17 @@ def search_routes(state: ServerState) -> APIRouter:
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
             bad = bad_photos(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, PhotoFileError)]
-            hits = await asyncio.to_thread(opened.search, scores, ask)
+            found = await asyncio.to_thread(opened.search, scores, ask)
             copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
         photos = [
             {
                 "number": number,
                 "photo": upload.photos[number].name,
-                "hits": stored_contents(state, opened, photo_hits),
+                "hits": stored_contents(state, opened, own.hits),
                 "in_index": stored_contents(state, opened, same_photo),
+                "limits": own.limits,
             }
-            for number, photo_hits, same_photo in zip(good, hits, copies, strict=True)
+            for number, own, same_photo in zip(good, found, copies, strict=True)
         ]
         given = {
             kind: sorted(labels) if isinstance(labels, set) else [labels] for kind, labels in (ask.given or {}).items()
@@ -144,7 +154,9 @@ def label_search_routes(state: ServerState) -> APIRouter:
     @router.get(
         "/v1/search",
         response_model=LabelSearchBody,
-        responses=problem_responses("no-index", "unknown-name", "input", "too-many", "overloaded", "index-changed"),
+        responses=problem_responses(
+            "no-index", "unknown-name", "input", "too-many", "overloaded", "index-changed", "search-engine"
+        ),
     )
     async def search_label(
         request: Request,
@@ -173,7 +185,8 @@ def label_search_routes(state: ServerState) -> APIRouter:
                 guessed=guessed,
                 sort=opened.check_sort(sort),
             )
-            hits = await asyncio.to_thread(opened.search_label, label, ask)
-        return JSONResponse({"model": model.id, "label": label, "hits": stored_contents(state, opened, hits)})
+            found = await asyncio.to_thread(opened.search_label, label, ask)
+        hits = stored_contents(state, opened, found.hits)
+        return JSONResponse({"model": model.id, "label": label, "hits": hits, "limits": found.limits})
 
     return router

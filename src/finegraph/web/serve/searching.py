@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from finegraph.search.filters import agreeing
 from finegraph.search.photo_index import state_stamp
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.answering import Scores, ServedModel
-from finegraph.web.serve.pictures import PhotoPlace
+from finegraph.web.serve.photo_files import PhotoPlace
 
 _LOG = logging.getLogger("finegraph.web")
 _RETRY_SECONDS = 30.0
@@ -45,6 +46,13 @@ class SearchAsk:
     per_label: int | None = None
     guessed: bool = False
     sort: str | None = None
+
+
+class FoundPhotos(NamedTuple):
+    """What was found for one photo or label, and by name the limits that were its own, such as `> 12.3`."""
+
+    hits: list[Hit]
+    limits: Mapping[str, str]
 
 
 class PhotoIndex:
@@ -156,30 +164,44 @@ class OpenIndex:
 
         return {kind: set(labels) for kind, labels in parse_labels(self._index, texts).items()} or None
 
-    def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
-        """The hits for photos with these scores, the most similar first.
+    def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[FoundPhotos]:
+        """What is found for photos with these scores, the most similar first.
 
         Raises:
             UnknownNameError: a kind or a label that the graph does not have.
             EvidenceError: the evidence is impossible.
         """
+        from finegraph.workflows.search import OwnLimits, is_relative, own_limits
+
         factors, where = None, ask.where
         if ask.given and not (ask.same or ask.other):
             where = agreeing(where, ask.given)
-        if ask.same or ask.other:
+        limits = [OwnLimits(where, {})]  # the same for all photos
+        if ask.same or ask.other or is_relative(where):
             known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
-            factors = condition_factors(known, same=ask.same, other=ask.other)
+            limits = own_limits(known, where) if is_relative(where) else limits
+            if ask.same or ask.other:
+                factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])
-        found = self._index.search(
-            vectors,
-            count=ask.count,
-            where=where,
-            where_not=ask.where_not,
-            per_label=ask.per_label,
-            guessed=ask.guessed,
-            factors=factors,
-        )
-        return [self._sorted(hits, ask.sort) for hits in found]
+        size = len(vectors) if len(limits) == 1 else 1
+        found = []
+        for start, own in zip(range(0, len(vectors), size), limits, strict=True):
+            some = slice(start, start + size)
+            hits_by_photo = (
+                [[]] * size
+                if not own.possible
+                else self._index.search(
+                    vectors[some],
+                    count=ask.count,
+                    where=own.where,
+                    where_not=ask.where_not,
+                    per_label=ask.per_label,
+                    guessed=ask.guessed,
+                    factors=None if factors is None else factors[some],
+                )
+            )
+            found += [FoundPhotos(self._sorted(hits, ask.sort), own.words) for hits in hits_by_photo]
+        return found
 
     def _sorted(self, hits: Sequence[Hit], by: str | None) -> list[Hit]:
         """Hits by a number or an ordered kind, if that is asked for."""
@@ -200,24 +222,29 @@ class OpenIndex:
         """The photos of the index with the content of each of some files."""
         return [self._index.copies(PhotoKeys(content)) for content in contents]
 
-    def search_label(self, label: str, ask: SearchAsk) -> list[Hit]:
-        """The hits for the mean of the photos of a fine label, the most similar first.
+    def search_label(self, label: str, ask: SearchAsk) -> FoundPhotos:
+        """What is found for the mean of the photos of a fine label, the most similar first.
 
         Raises:
             UnknownNameError: no such label, or a kind that the graph does not have.
             InputError: no photo of the label is in the index.
         """
+        from finegraph.workflows.search import label_limits
+
         reranked = ask.same or ask.other
+        limits = label_limits(self._index.graph, label, ask.where)
+        if not limits.possible:
+            return FoundPhotos([], limits.words)
         hits = self._index.search_label(
             label,
             ask.count,
-            where=ask.where,
+            where=limits.where,
             where_not=ask.where_not,
             per_label=ask.per_label,
             guessed=ask.guessed,
             factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if reranked else None,
         )
-        return self._sorted(hits, ask.sort)
+        return FoundPhotos(self._sorted(hits, ask.sort), limits.words)
 
 
 def _cannot_open() -> ProblemError:

@@ -20,7 +20,6 @@ from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from finegraph._version import __version__
-from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.problems import ProblemBody, ProblemError, install_problems, problem_responses
 from finegraph.web.security import Guard
 from finegraph.web.serve.lesson_routes import lesson_routes
@@ -29,6 +28,7 @@ from finegraph.web.serve.predict_routes import predict_routes
 from finegraph.web.serve.schemas import HealthBody
 from finegraph.web.serve.search_routes import label_search_routes, search_routes
 from finegraph.web.serve.server_state import ServerState, Statistics
+from finegraph.web.server import mount_assets, page_response
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

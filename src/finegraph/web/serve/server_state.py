@@ -23,8 +23,7 @@ from finegraph.web.admission import Admission
 from finegraph.web.decoding import DecodingPool
 from finegraph.web.serve.answering import Ask, ServedModel
 from finegraph.web.serve.batching import Batcher, Done, Job
-from finegraph.web.serve.photo_files import PhotoFiles
-from finegraph.web.serve.pictures import SamplePhotos, Thumbnails
+from finegraph.web.serve.photo_files import PhotoFiles, SamplePhotos, Thumbnails
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.web.serve.serve_settings import ServeSettings
 from finegraph.web.serve.uploads import Photo

@@ -17,7 +17,7 @@ from typing import Literal
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.sources import LAYOUTS, read_samples
 from finegraph.errors import DataError, PhotoFileError, unknown_name
-from finegraph.graph.builders.photo_names import is_photo, passed_over
+from finegraph.graph.builders.folders import is_photo, passed_over
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import IndexFolderError, InputError, PhotoFileError, unknown_name
 from finegraph.model.features.keys import photo_key
-from finegraph.search.index_files import read_bytes
-from finegraph.search.index_state import IndexState, read_state
-from finegraph.search.index_writer import IndexWriter
+from finegraph.search.index_state import IndexState, read_bytes, read_state
+from finegraph.search.index_writer import Identity, Place, Stored, stored_in
+from finegraph.search.milvus_photos import MilvusCollection, MilvusPhotos
+from finegraph.search.milvus_writer import open_writer, stored_row
 from finegraph.search.photo_index import read_graph
 from finegraph.search.segments import Segment
 
@@ -43,6 +44,9 @@ class IndexFacts:
         probes: how many of them it looks through.
         approximate_recall: the share of the ten nearest photos that it finds; None if the search is exact.
         outside_lists: how many photos came after the lists were made; merging makes new ones.
+        engine: what holds the photos: "built-in" for the files of the index, or "milvus".
+        uri: the server that holds them; None for files.
+        collection: their name there.
     """
 
     folder: str
@@ -63,6 +67,9 @@ class IndexFacts:
     probes: int
     approximate_recall: float | None
     outside_lists: int
+    engine: str = "built-in"
+    uri: str | None = None
+    collection: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,28 +124,31 @@ def remove_photos(
     """
     if not photos and not labels and not missing:
         raise InputError("expected photos, folders or fine labels to remove, got none")
-    with IndexWriter(folder) as writer:
-        places = writer.places()
-        known = sorted({name for segment in writer.segments() for name in segment.names})
-        for label in labels:
-            if label not in known:
-                raise unknown_name("fine label", label, known, "in the index")
-        named = set(labels)
-        wanted = {identity for identity, place in places.items() if writer.segment(place).label(place.row) in named}
+    with open_writer(folder) as writer:
+        wanted: dict[Identity, Place] = {}
+        if labels:
+            of_labels = list(writer.listed(labels=list(labels)))
+            for label in labels:
+                if all(photo.label != label for photo in of_labels):
+                    raise unknown_name("fine label", label, writer.labels(), "in the index")
+            wanted.update((photo.identity, photo.place) for photo in of_labels)
         if missing:
-            missing_photos = [identity for identity in places if not os.path.exists(identity[0])]
-            if 2 * len(missing_photos) > len(places) and not force:
+            total, missing_photos = 0, []
+            for photo in writer.listed():
+                total += 1
+                if not os.path.exists(photo.path):
+                    missing_photos.append(photo)
+            if 2 * len(missing_photos) > total and not force:
                 raise InputError(
-                    _mostly_missing_text(os.fspath(folder), missing_photos[0][0], len(missing_photos), len(places))
+                    _mostly_missing_text(os.fspath(folder), missing_photos[0].path, len(missing_photos), total)
                 )
-            wanted.update(missing_photos)
-        for photo in photos:
-            path = os.path.abspath(photo)
-            below = [identity for identity in places if identity[0] == path or identity[0].startswith(path + os.sep)]
-            if not below:
-                raise InputError(f"{os.fspath(photo)}: no such photo is in the index, nor any in a folder of that name")
-            wanted.update(below)
-        writer.remove([places[identity] for identity in wanted])
+            wanted.update((photo.identity, photo.place) for photo in missing_photos)
+        for named in photos:
+            at_path = list(writer.listed(path=os.path.abspath(named)))
+            if not at_path:
+                raise InputError(f"{os.fspath(named)}: no such photo is in the index, nor any in a folder of that name")
+            wanted.update((photo.identity, photo.place) for photo in at_path)
+        writer.remove(list(wanted.values()))
         return len(wanted)
 
 
@@ -148,7 +158,7 @@ def compact_index(folder: str | os.PathLike[str]) -> IndexFacts:
     Raises:
         IndexFolderError: there is no index, it is damaged, or cannot be written.
     """
-    with IndexWriter(folder) as writer:
+    with open_writer(folder) as writer:
         writer.compact()
     return describe_index(folder)
 
@@ -161,12 +171,16 @@ def describe_index(folder: str | os.PathLike[str]) -> IndexFacts:
     """
     path = Path(folder)
     state = read_state(path)
-    segments = _segments(path, state)
-    lists = state.lists
+    with_label = sum(int((segment.arrays["labels"][segment.live] >= 0).sum()) for segment in _segments(path, state))
+    lists, engine, photos = state.lists, state.engine, state.photos
+    collection = _collection(path, state)
+    if collection is not None:
+        photos, with_label = collection.count(), collection.count('label != ""')
+    divided = lists if engine is None else engine if engine.lists else None
     return IndexFacts(
         folder=str(path),
-        photos=state.photos,
-        labelled=sum(int((segment.arrays["labels"][segment.live] >= 0).sum()) for segment in segments),
+        photos=photos,
+        labelled=with_label,
         removed=state.removed,
         complete=state.complete,
         segments=len(state.segments),
@@ -178,10 +192,13 @@ def describe_index(folder: str | os.PathLike[str]) -> IndexFacts:
         dimensions=state.dimensions,
         projection_recall=None if state.projection is None else state.projection.recall,
         method=state.method,
-        lists=0 if lists is None else lists.count,
-        probes=0 if lists is None else lists.probes,
-        approximate_recall=None if lists is None else lists.recall,
-        outside_lists=0 if lists is None else max(0, state.photos - lists.photos),
+        lists=lists.count if lists is not None else engine.lists if engine is not None else 0,
+        probes=0 if divided is None else divided.probes,
+        approximate_recall=None if divided is None else divided.recall,
+        outside_lists=0 if divided is None else max(0, photos - divided.photos),
+        engine="built-in" if engine is None else engine.name,
+        uri=None if engine is None else engine.uri,
+        collection=None if engine is None else engine.collection,
     )
 
 
@@ -208,13 +225,15 @@ def check_index(
             damaged.append(str(error) if isinstance(error, IndexFolderError) else f"{path / file.name}: it is missing")
     missing: list[str] = []
     changed: list[str] = []
+    collection = None if damaged else _collection(path, state)
+    total = state.photos if collection is None else collection.count()
     if photos and not damaged:
         read_graph(path, state)
-        _check_photos(_segments(path, state), state.photos, missing, changed, progress)
+        _check_photos(_listed(path, state, collection), total, missing, changed, progress)
     return IndexCheck(
         folder=str(path),
         files=len(state.files) + 1,
-        photos=state.photos,
+        photos=total,
         damaged=tuple(damaged),
         missing=tuple(missing),
         changed=tuple(changed),
@@ -222,23 +241,19 @@ def check_index(
 
 
 def _check_photos(
-    segments: Sequence[Segment], total: int, missing: list[str], changed: list[str], progress: Progress | None
+    photos: Iterable[Stored], total: int, missing: list[str], changed: list[str], progress: Progress | None
 ) -> None:
     """Read every photo."""
-    done = 0
-    for segment in segments:
-        for row in segment.live.tolist():
-            photo = segment.path(row)
-            try:
-                key = photo_key(read_photo(photo), segment.box(row))
-            except PhotoFileError as error:
-                missing.append(str(error))
-            else:
-                if key != bytes(segment.arrays["keys"][row].tobytes()):
-                    changed.append(photo)
-            done += 1
-            if progress is not None:
-                progress(done, total)
+    for done, photo in enumerate(photos, 1):
+        try:
+            key = photo_key(read_photo(photo.path), photo.box)
+        except PhotoFileError as error:
+            missing.append(str(error))
+        else:
+            if key != photo.key:
+                changed.append(photo.path)
+        if progress is not None:
+            progress(done, total)
 
 
 def _mostly_missing_text(folder: str, photo: str, missing: int, total: int) -> str:
@@ -246,6 +261,21 @@ def _mostly_missing_text(folder: str, photo: str, missing: int, total: int) -> s
         f"{folder}: expected most photos of the index to be there, got {missing} of {total} whose file is missing, "
         f"such as {photo}; see whether the disk with the photos is there, or say that they are to be removed even so"
     )
+
+
+def _collection(path: Path, state: IndexState) -> MilvusCollection | None:
+    """The photos of an index that Milvus holds; None for files."""
+    if state.engine is None:
+        return None
+    return MilvusPhotos(state.engine, state.dimensions, read_graph(path, state)).collection
+
+
+def _listed(path: Path, state: IndexState, collection: MilvusCollection | None) -> Iterator[Stored]:
+    """All photos of an index, without its lock."""
+    if collection is not None:
+        yield from (stored_row(collection, row) for row in collection.listed())
+    for segment in _segments(path, state):
+        yield from (stored_in(segment, row) for row in segment.live.tolist())
 
 
 def _segments(path: Path, state: IndexState) -> list[Segment]:

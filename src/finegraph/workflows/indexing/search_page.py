@@ -64,7 +64,13 @@ def _query(query: PhotoHits) -> dict[str, Any]:
     return {
         "title": os.path.basename(query.photo) if query.photo is not None else f"Like {query.label}",
         "picture": None if query.photo is None else _picture(query.photo),
-        "found": "; ".join([f"{count} photo{'' if count == 1 else 's'} found", *map(in_index_words, query.in_index)]),
+        "found": "; ".join(
+            [
+                f"{count} photo{'' if count == 1 else 's'} found",
+                *(f"{name} {limit}" for name, limit in query.limits.items()),
+                *map(in_index_words, query.in_index),
+            ]
+        ),
         "hits": [_hit(hit) for hit in query.hits],
     }
 
@@ -101,7 +107,8 @@ def _kinds(hit: Hit) -> list[str]:
             groups.setdefault(group, []).append(part)
         elif labels != ("no",):
             words.append(kind if labels == ("yes",) else f"{kind}: {' or '.join(labels)}")
-    return [*words, *(f"{group}: {', '.join(parts)}" for group, parts in groups.items())]
+    values = [f"{name}: {value:.6g}" for name, value in hit.values.items()]
+    return [*values, *words, *(f"{group}: {', '.join(parts)}" for group, parts in groups.items())]
 
 
 def _picture(path: str) -> str | None:

@@ -14,9 +14,9 @@ from finegraph.graph.comparisons import is_comparisons
 from finegraph.graph.faults import FaultList
 from finegraph.graph.formats.text_file import decode, read_bytes, write_text
 from finegraph.labelling import Diff, EditResult, LabelStore
+from finegraph.labelling.class_order import Counted
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks
-from finegraph.labelling.order.kind_answers import Counted
 from finegraph.labelling.store_questions import Format
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of, split_version
 from finegraph.workflows.labels.label_stores import has_store, new_store, open_store, refuse_two

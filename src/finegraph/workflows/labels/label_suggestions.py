@@ -125,8 +125,7 @@ def _learnt(
     """What all classes together say of each cell, and which classes are the reason; None if that cannot be learnt."""
     import torch
 
-    from finegraph.model.structure.cell_learning import learn_cells
-    from finegraph.model.structure.cell_reasons import alike_with_label
+    from finegraph.model.structure.cell_learning import alike_with_label, learn_cells
     from finegraph.model.structure.graph_statistics import statistics_for
 
     scaling = classifier.network.scaling

@@ -66,6 +66,7 @@ class SeenPhotos:
         data: where the photos are, as settings name it; None if that is not known.
         run: the run folder; None if the model is in none.
         listed: the training photos, whether or not their features were needed; None if they are not known.
+        given: the graph as it was before training filled its empty cells; None if it did not, or that is not known.
         notes: what is missing, and why.
     """
 
@@ -77,6 +78,7 @@ class SeenPhotos:
     data: str | None = None
     run: Path | None = None
     listed: Samples | None = None
+    given: LabelGraph | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -113,7 +115,14 @@ def see_photos(
     own = _seen(
         classifier, settings, wanted, run, progress or (lambda name: lambda done, total: None), os.fspath(model)
     )
-    own = replace(own, run=run, listed=None if data is None else data.train, notes=(*notes, *own.notes))
+    filled = settings is not None and "cells" in (settings.learn or ())
+    own = replace(
+        own,
+        run=run,
+        listed=None if data is None else data.train,
+        given=data.graph if filled and data is not None else None,
+        notes=(*notes, *own.notes),
+    )
     if graph is None:
         if set(classifier.graph.kinds) == set(own.statistics.variances.kinds):
             return own

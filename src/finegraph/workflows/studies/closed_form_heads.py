@@ -21,8 +21,7 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.solver_choice import choose_solver
-from finegraph.workflows.studies.fitted_head import TOLERANCE, Fitted, middles
-from finegraph.workflows.studies.joint_answers import JointAnswers
+from finegraph.workflows.studies.fitted_head import TOLERANCE, Fitted, JointAnswers, middles
 from finegraph.workflows.studies.photo_sets import Part
 
 WEAKEST_SHRINKAGE, STRONGEST_SHRINKAGE = 0.1, 30.0

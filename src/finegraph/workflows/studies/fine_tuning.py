@@ -23,8 +23,8 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.studies.fitted_head import answer_of
 from finegraph.workflows.studies.grid import Cell
-from finegraph.workflows.studies.joint_answers import answer_of
 from finegraph.workflows.studies.measure import PerPhoto, joined, judged
 from finegraph.workflows.studies.photo_sets import Stage, StudyData
 from finegraph.workflows.studies.spec import Study

@@ -29,11 +29,19 @@ from finegraph.model.fitting import Fit, FitSettings, fit_head
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.nn import SoftmaxHead
 from finegraph.workflows.studies.closed_form_heads import fit_automatically, fit_closed_form
-from finegraph.workflows.studies.fitted_head import TOLERANCE, Answer, Fitted, middles
-from finegraph.workflows.studies.joint_answers import JointAnswers, likeliest_labels
+from finegraph.workflows.studies.fitted_head import (
+    TOLERANCE,
+    Answer,
+    Fitted,
+    JointAnswers,
+    batch_of,
+    likeliest_labels,
+    middles,
+    softmax_loss,
+    step_milliseconds,
+)
 from finegraph.workflows.studies.photo_sets import Part
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, LOGISTIC, fit_discriminant, fit_logistic
-from finegraph.workflows.studies.timing import batch_of, softmax_loss, step_milliseconds
 
 _USUAL = 28
 _STRONGEST, _WEAKEST = 0.3, 0.0003

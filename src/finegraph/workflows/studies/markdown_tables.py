@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from finegraph.workflows.studies.frequency import band_text
 from finegraph.workflows.studies.grid import amount_text, largest
 from finegraph.workflows.studies.measure import KIND, LESS_IS_BETTER
 from finegraph.workflows.studies.spec import HEADS, Study
-from finegraph.workflows.studies.study_summary import BASELINE, Summary
+from finegraph.workflows.studies.study_summary import BASELINE, Summary, band_text
 
 TRAIN = "train"
 """Takes the place of the split in rows of times."""

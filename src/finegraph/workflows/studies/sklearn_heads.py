@@ -27,8 +27,7 @@ from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.workflows.studies.closed_form_heads import shrinkages
-from finegraph.workflows.studies.fitted_head import Answer, Fitted
-from finegraph.workflows.studies.joint_answers import likeliest_labels
+from finegraph.workflows.studies.fitted_head import Answer, Fitted, likeliest_labels
 from finegraph.workflows.studies.photo_sets import Part
 
 LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"

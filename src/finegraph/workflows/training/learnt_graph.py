@@ -71,6 +71,11 @@ class GraphLearnt:
             return graph
         return self.tree.on(graph) if room else self.tree.named_on(graph)
 
+    def moved_to(self, graph: LabelGraph, notes: Sequence[str] = ()) -> GraphLearnt:
+        """The same with the weights that cells have in another graph, and with further notes."""
+        cells = None if self.cells is None else self.cells.moved_to(graph)
+        return replace(self, cells=cells, notes=(*self.notes, *notes))
+
 
 def wants_graph(settings: TrainSettings) -> bool:
     """Whether settings ask for a graph that learns."""

@@ -12,8 +12,11 @@ from finegraph.data.sources import names_layout, parse_source, read_samples, sou
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
+from finegraph.graph.comparisons import Comparison
 from finegraph.nn import Network, NetworkDesign, build_network
+from finegraph.training.batches import PhotoPair, PhotoPairs
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.graph_comparisons import ComparedKind, FittedComparisons, photo_names, with_comparisons
 from finegraph.workflows.labels.graph_sources import StoredLabels, read_stored
 from finegraph.workflows.training.held_out import ChooseParts, new_parts
 
@@ -30,6 +33,8 @@ class TrainingData:
         splits: all splits of the source.
         counted: kinds whose links became weights, since photos show what their classes exclude.
         notes: what was odd in the source, such as files that were passed over.
+        compared: what the comparisons of each kind say, if there are any.
+        pairs: the training photos that were compared.
     """
 
     train: Samples
@@ -39,6 +44,8 @@ class TrainingData:
     splits: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    compared: tuple[ComparedKind, ...] = ()
+    pairs: PhotoPairs | None = None
 
 
 def read_training_data(
@@ -54,6 +61,7 @@ def read_training_data(
     Raises:
         SettingsError: the settings name no photos.
         DataError: the photos' list has faults, or there is nothing in it to train on.
+        GraphFileError: all faults of the comparisons.
     """
     if not settings.data:
         raise SettingsError("data: expected the photos to train on: a folder per class, a manifest, or LAYOUT:FOLDER")
@@ -67,10 +75,14 @@ def read_training_data(
         samples = samples.without_kinds()
     if settings.box:
         samples.require_boxes()
-    if settings.kinds is not None:
-        graph = graph.only(settings.kinds)
     parts = choose(samples, settings)
     train = parts.train
+    fitted = None
+    if settings.comparisons is not None:
+        fitted = _with_comparisons(graph, samples, train, settings)
+        graph = fitted.graph
+    if settings.kinds is not None:
+        graph = graph.only(settings.kinds)
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_label else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
@@ -84,7 +96,42 @@ def read_training_data(
         splits=samples.splits,
         counted=counted,
         notes=samples.notes,
+        compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in graph.numbers),
+        pairs=None if fitted is None else _photo_pairs(fitted, graph, train, settings.data),
     )
+
+
+def _with_comparisons(
+    graph: LabelGraph, samples: Samples, train: Samples, settings: TrainSettings
+) -> FittedComparisons:
+    """A graph with the numbers that comparisons make; photos that are not trained on may be named, and do not count."""
+    assert settings.comparisons is not None
+    paths = {sample.path for sample in train}
+    numbers = photo_names(samples, settings.data)
+    labels = {name: samples[number].label for name, number in numbers.items()}
+    silent = [name for name, number in numbers.items() if samples[number].path not in paths]
+    fitted = with_comparisons(graph, settings.comparisons, labels, silent)
+    compared = {one.kind for one in fitted.comparisons}
+    if not compared & set(fitted.graph.numbers):
+        raise DataError(
+            f"{settings.comparisons}: expected comparisons of fine labels, or of training photos of different fine "
+            "labels; it has none"
+        )
+    return fitted
+
+
+def _photo_pairs(fitted: FittedComparisons, graph: LabelGraph, train: Samples, source: str) -> PhotoPairs | None:
+    """The training photos that were compared, by a number of the graph; None if there are none."""
+    numbers = photo_names(train, source)
+
+    def pair(one: Comparison) -> PhotoPair:
+        return PhotoPair(one.kind, numbers[one.more], numbers[one.less], one.same)
+
+    pairs = [pair(one) for one in fitted.comparisons if one.photos and one.kind in graph.numbers]
+    if not pairs:
+        return None
+    scales = {name: fitted.scales.get(name, graph.number(name).width) for name in {one.number for one in pairs}}
+    return PhotoPairs(tuple(pairs), scales)
 
 
 def photos_digest(photos: Samples) -> str:
@@ -110,6 +157,7 @@ def with_whole_paths(settings: TrainSettings) -> TrainSettings:
         for name, value in (
             ("data", settings.data),
             ("graph", settings.graph),
+            ("comparisons", settings.comparisons),
             ("weights", settings.weights),
             ("coarse_weights", settings.coarse_weights),
             ("cache", settings.cache),

@@ -125,6 +125,7 @@ def tune_all(
         ranks=ranks,
         watcher=watcher,
         refit=None if refit is None else refit.notes,
+        pairs=data.pairs,
     )
     if not train(run, resume=resume):
         return None
@@ -164,12 +165,14 @@ class _Learning:
         self.learnt: GraphLearnt | None = None
 
     def of(self, graph: LabelGraph) -> GraphLearnt | None:
-        """What was learnt, with the tree that a graph has: that of a checkpoint may be an earlier one."""
-        if self.learnt is None or self.learnt.tree is None:
-            return self.learnt
-        tree = self.learnt.tree
-        levels = tuple(graph.parents(kind) for kind in tree.kinds)
-        return replace(self.learnt, tree=replace(tree, levels=levels))
+        """What was learnt, with the tree and the cells that a graph has: those of a checkpoint may be earlier ones."""
+        if self.learnt is None:
+            return None
+        learnt = self.learnt.moved_to(graph)
+        if learnt.tree is None:
+            return learnt
+        levels = tuple(graph.parents(kind) for kind in learnt.tree.kinds)
+        return replace(learnt, tree=replace(learnt.tree, levels=levels))
 
 
 def _with_names(network: Network, learnt: GraphLearnt, fitted: FittedHead | None) -> FittedHead | None:
@@ -289,23 +292,29 @@ def _fit_again(
     head, scaling = network.head, network.scaling
     fitted: FittedHead | None = None
     notes: Sequence[str] = ()
-    if settings.learn and learning.moves and learning.learnt is not None:
-        if ranks.first:
-            strengths = chosen if isinstance(chosen, PrototypeStrengths) else None
-            before = learning.of(network.graph)
-            learning.learnt = learn_training_graph(
-                network, _joined(parts), learning.first, settings, before=before, strengths=strengths
-            )
-            notes = learning.learnt.notes
-        learning.learnt = ranks.gather(learning.learnt)[0]
-        assert learning.learnt is not None
-        head.relink(learning.learnt.graph(room=True))
+    moves = bool(settings.learn) and learning.moves and learning.learnt is not None
+    cells = None
+    if moves and ranks.first:
+        strengths = chosen if isinstance(chosen, PrototypeStrengths) else None
+        before = learning.of(network.graph)
+        learnt = learn_training_graph(
+            network, _joined(parts), learning.first, settings, before=before, strengths=strengths
+        )
+        head.relink(learnt.graph(room=True))
+        learning.learnt, cells = learnt, None if learnt.cells is None else learnt.cells.latent()
     if ranks.first:
-        fitted = fit_to(network, _joined(parts), None, settings, chosen)
+        fitted = fit_to(network, _joined(parts), None, settings, chosen, cells)
+        if moves and learning.learnt is not None:
+            learning.learnt = learning.learnt.moved_to(network.graph, fitted.notes)
+            notes = learning.learnt.notes
+            head.relink(network.graph)
         head.load_state_dict(network.head.state_dict())
         if scaling is not None and network.scaling is not None:
             scaling.load_state_dict(network.scaling.state_dict())
         network.put_head(head, scaling)
+    if moves:
+        learning.learnt, linked = ranks.gather((learning.learnt, network.graph))[0]
+        head.relink(linked)
     ranks.copy_first([*head.state_dict().values(), *([] if scaling is None else scaling.state_dict().values())])
     return fitted, notes
 

@@ -28,6 +28,7 @@ from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, 
 from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.structure.latent_cells import LatentCells, fit_with_cells
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
@@ -112,7 +113,10 @@ def tune_head(
     if wants_graph(settings):
         learnt = learn_training_graph(network, train, data.graph, settings)
         take_graph(network, learnt.graph(room=settings.tune == "all"))
-    fitted = fit_to(network, train, val, settings)
+    cells = None if learnt is None or learnt.cells is None else learnt.cells.latent()
+    fitted = fit_to(network, train, val, settings, cells=cells)
+    if learnt is not None:
+        learnt = learnt.moved_to(network.graph, fitted.notes)
     return TunedHead(
         strengths=fitted.strengths,
         metrics={} if val is None else metrics_of(network, val),
@@ -201,6 +205,7 @@ class FittedHead(NamedTuple):
     converged: bool
     statistics: ClassStatistics | None = None
     chosen: Chosen | None = None
+    notes: tuple[str, ...] = ()
 
     def because(self, reason: str) -> FittedHead:
         """The same with the reason why it was fitted so."""
@@ -208,7 +213,12 @@ class FittedHead(NamedTuple):
 
 
 def fit_to(
-    network: Network, train: Features, val: Features | None, settings: TrainSettings, chosen: Chosen | None = None
+    network: Network,
+    train: Features,
+    val: Features | None,
+    settings: TrainSettings,
+    chosen: Chosen | None = None,
+    cells: LatentCells | None = None,
 ) -> FittedHead:
     """Fit the head of a network to features; it is put into the network.
 
@@ -218,23 +228,26 @@ def fit_to(
         val: what strengths are chosen on, where the settings ask for that.
         settings: how it is fitted.
         chosen: what an earlier head was fitted with, so that this one is fitted alike; by default the settings say.
+        cells: cells that are learnt on along with a head that is fitted by descent; by default none.
     """
     if isinstance(chosen, PrototypeStrengths):
         return _put_prototypes(network, train, _prototypes(network, train, settings, chosen))
     if chosen is not None:
-        return _fit_by_descent(network, train, val, settings, chosen)
+        return _fit_by_descent(network, train, val, settings, chosen, cells)
     if settings.fit == "auto":
-        return _fit_automatically(network, train, val, settings)
+        return _fit_automatically(network, train, val, settings, cells)
     if settings.fit == "prototypes":
         return _fit_prototypes(network, train, settings)
-    return _fit_by_descent(network, train, val, settings)
+    return _fit_by_descent(network, train, val, settings, cells=cells)
 
 
-def _fit_automatically(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
+def _fit_automatically(
+    network: Network, train: Features, val: Features | None, settings: TrainSettings, cells: LatentCells | None
+) -> FittedHead:
     """Fit in closed form, or by descent where settings ask for it or held-out photos say so."""
     reason = _needs_descent(network, train, settings)
     if reason is not None:
-        return _fit_by_descent(network, train, val, settings).because(reason)
+        return _fit_by_descent(network, train, val, settings, cells=cells).because(reason)
     prototypes = _prototypes(network, train, settings)
     fine, _ = training_targets(train.samples, network.graph)
     sizes = network.backbone.block_sizes
@@ -248,7 +261,7 @@ def _fit_automatically(network: Network, train: Features, val: Features | None, 
         views=train.views,
     )
     if choice.solver == "descent":
-        return _fit_by_descent(network, train, val, settings, choice.settings).because(choice.reason)
+        return _fit_by_descent(network, train, val, settings, choice.settings, cells).because(choice.reason)
     return _put_prototypes(network, train, prototypes).because(choice.reason)
 
 
@@ -285,6 +298,7 @@ def _fit_by_descent(
     val: Features | None,
     settings: TrainSettings,
     chosen: FitSettings | None = None,
+    cells: LatentCells | None = None,
 ) -> FittedHead:
     """Minimise the joint loss, with settings that were chosen before or are chosen now."""
     scales = FeatureScales.of(train.fine, train.coarse)
@@ -293,13 +307,22 @@ def _fit_by_descent(
         chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     chosen = replace(chosen, tolerance=_TOLERANCE)
     fine, kinds = _targets(train.samples, chosen, network.graph)
-    fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
+    notes: tuple[str, ...] = ()
+    if cells is not None and chosen.head == "bipartite" and not chosen.is_softmax:
+        both = fit_with_cells(
+            train.fine, fine, network.graph, chosen, cells, coarse_features=train.coarse, kind_targets=kinds
+        )
+        fit, notes = both.fit, (both.words,)
+    else:
+        fit = fit_head(
+            train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse
+        )
     scales.undo(fit.head)
     network.put_head(fit.head)
     strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
     if chosen.is_softmax:
         strengths["coarse_ratio"] = None  # JSON has no infinity, and that no kind has a weight says it
-    return FittedHead(strengths, fit.iterations, fit.converged, chosen=chosen)
+    return FittedHead(strengths, fit.iterations, fit.converged, chosen=chosen, notes=notes)
 
 
 def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
@@ -319,7 +342,9 @@ def _prototypes(
     network: Network, train: Features, settings: TrainSettings, strengths: PrototypeStrengths | None = None
 ) -> PrototypeFit:
     fine, _ = training_targets(train.samples, network.graph)
-    chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
+    # A whole network is trained on scores as the layers give them.
+    chosen = PrototypeSettings(head=settings.head, doubt=settings.tune != "all")
+    sizes = network.backbone.block_sizes
     measured = _measured(train, network.graph) if settings.head == "bipartite" else {}
     return fit_prototypes(
         train.fine,

@@ -1,12 +1,16 @@
-"""Quantiles of a number in a fixed number of steps, so that torch can trace them.
+"""What tracing a model by torch needs: quantiles in a fixed number of steps, and exporters that keep quiet.
 
 `ValueDistribution.quantile` searches until nothing changes; a traced program has no such loop. Here an interval that
-holds all of the probability is halved 60 times, in float64. Exact values are found in sums of probabilities.
+holds all of the probability is halved 60 times, in float64. Exact values are found in sums of probabilities. Torch's
+exporters warn of their own insides whatever is exported; `quiet` silences them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -50,3 +54,18 @@ def traced_quantiles(
         enough = (weights.unsqueeze(2) * under).sum(dim=1) >= goal
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
     return value.to_outer(high)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch's exporters have to say about themselves."""
+    levels = {name: logging.getLogger(name).level for name in ("torch.onnx", "onnxscript", "torch.export")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,16 +1,19 @@
-"""The order of the classes that follows from comparisons, of one kind.
+"""The order of the classes that follows from comparisons, of one kind, and the answers that it follows from.
 
 The order is that of `fit_comparisons`. Values that people gave, and the steps of ordered labels, are fixed. Comparisons
 of photos count for the classes of the photos, on request. Cost: cubic in the number of compared classes.
+
+The answers of a kind are cached in memory: only new rows are read, so that the next pair comes quickly. Cost: linear in
+the new rows; a tally is linear in all answers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,21 +29,24 @@ from finegraph.graph.comparison_fit import (
     fit_comparisons,
     fit_tally,
     prior_of,
+    shown_by_photos,
 )
 from finegraph.graph.comparisons import Comparison, between_labels
 from finegraph.graph.kind import FloatArray
 from finegraph.graph.number import Number
 from finegraph.labelling.edits.comparing import check_comparable
 from finegraph.labelling.exchange.graphs import read_column
-from finegraph.labelling.order.kind_answers import Answer, Counted, KindAnswers
-from finegraph.labelling.questions.agreement import fleiss
-from finegraph.labelling.questions.pair_answers import as_comparisons
+from finegraph.labelling.questions.past import as_comparisons
+from finegraph.labelling.questions.team import fleiss
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.graph_columns import graph_of, number_type
 from finegraph.labelling.store.records import Outcome, PairAnswer, Record
-from finegraph.labelling.store.sql_tables import fine
+from finegraph.labelling.store.sql_tables import comparisons, fine
+from finegraph.labelling.store.values import parse_pair
 
 MAX_CONFLICTS = 100
+Counted = Literal["classes", "photos"]
+"""Which comparisons count: those of classes, or those of photos too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,3 +247,63 @@ def with_compared(graph: LabelGraph, answers: Sequence[PairAnswer], counted: Cou
         if name in graph.numbers:
             graph = graph.with_number(fit_comparisons(name, graph.fine, comparisons, known=graph.number(name)).number)
     return graph
+
+
+class Answer(NamedTuple):
+    """An answer: the person, the classes of the two things, the outcome, and whether the things are photos."""
+
+    person: str
+    one: int | None
+    two: int | None
+    outcome: Outcome
+    photos: bool
+
+
+@dataclass
+class KindAnswers:
+    """The answers of one kind in the store; not thread-safe.
+
+    Attributes:
+        kind_id: the number of the kind.
+        version: the version up to which they were read.
+        kept: the answers by their text.
+        versions: the version of each answer, also of those that were taken back.
+    """
+
+    kind_id: int
+    version: int = -1
+    kept: dict[str, Answer] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def read(self, connection: Connection) -> list[str]:
+        """Read new rows; returns the texts of the comparisons that have changed."""
+        query = sa.select(comparisons).where(
+            comparisons.c.kind_id == self.kind_id, comparisons.c.version > self.version
+        )
+        changed = []
+        for row in connection.execute(query):
+            changed.append(row.pair)
+            self.versions[row.pair] = row.version
+            self.version = max(self.version, row.version)
+            if row.value is None:
+                self.kept.pop(row.pair, None)
+            else:
+                photos = isinstance(parse_pair(row.pair)[1], str)
+                self.kept[row.pair] = Answer(row.person, row.one_id, row.two_id, row.value, photos)
+        return changed
+
+    def tally(self, place: Mapping[int, int], counted: Counted) -> Tally | None:
+        """The tally of the comparisons between the given classes; None if there are none."""
+        weights = {False: 1.0, True: shown_by_photos(PRIOR_SPREAD)}
+        results = []
+        for answer in self.counted(place, counted):
+            more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
+            results.append((place[more or 0], place[less or 0], answer.outcome == "same", weights[answer.photos]))
+        return Tally.of(results) if results else None
+
+    def counted(self, place: Mapping[int, int], counted: Counted) -> Iterator[Answer]:
+        """The answers that count for the given classes, without skipped ones."""
+        for answer in self.kept.values():
+            counts = answer.outcome != "skip" and (counted == "photos" or not answer.photos)
+            if counts and answer.one in place and answer.two in place and answer.one != answer.two:
+                yield answer

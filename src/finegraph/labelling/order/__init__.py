@@ -1,1 +1,0 @@
-"""The order of classes that follows from comparisons."""

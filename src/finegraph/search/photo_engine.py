@@ -1,0 +1,164 @@
+"""What holds the photos of an index and finds them: the interface of all engines, and the one that is built in.
+
+An index (`photo_index.py`) knows the model, the label graph and the projection, and asks its engine for photos. The
+built-in engine reads them from the files of the index: labels and vectors, or small codes of them, are in memory.
+Another engine holds them in its own server (`milvus_photos.py`). Both give the same answers to the same questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from finegraph.graph import LabelGraph
+from finegraph.model.features.keys import PhotoKeys
+from finegraph.search.conditions import Factors
+from finegraph.search.filters import Where, selection
+from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
+from finegraph.search.index_state import IndexState, read_arrays
+from finegraph.search.inverted_lists import assign
+from finegraph.search.nearest import Lists, Nearest, Vectors, widened
+from finegraph.search.photo_table import Table
+from finegraph.search.segments import Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What is asked for beside the query; see `Index.search`."""
+
+    count: int
+    where: Where | None = None
+    where_not: Where | None = None
+    per_label: int | None = None
+    guessed: bool = False
+
+
+class PhotoEngine(Protocol):
+    """What an index asks of whatever holds its photos."""
+
+    @property
+    def method(self) -> str:
+        """How it is searched: "exact" or "approximate"."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Fine labels to name in messages: those of the graph, and others that photos have as far as they are known."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def has_label(self, label: str) -> bool:
+        """Whether the graph or a photo has a fine label."""
+        ...
+
+    def search(
+        self,
+        queries: Float[Vectors, "sample axis"],
+        ask: Ask,
+        factors: Float[Factors, "sample fine"] | None,
+        without: Sequence[bytes | PhotoKeys | None] | None,
+    ) -> list[list[Hit]]:
+        """The best photos for each query of length 1, in the dimensions of the index."""
+        ...
+
+    def vectors_of(self, label: str) -> Float[Vectors, "photo axis"]:
+        """The vectors of the photos of a fine label."""
+        ...
+
+    def copies(self, keys: bytes | PhotoKeys) -> list[StoredPhoto]:
+        """The photos with the content of a photo."""
+        ...
+
+
+class BuiltInPhotos:
+    """The photos in the files of an index.
+
+    Attributes:
+        table: their labels.
+        nearest: their vectors.
+    """
+
+    def __init__(self, folder: Path, state: IndexState, graph: LabelGraph, small: bool = False) -> None:
+        """Open and check the files; see `read_arrays` for what may be wrong."""
+        segments = [Segment(folder, entry) for entry in state.segments]
+        self.table = Table(segments, graph)
+        parts = [segment.vectors for segment in segments]
+        self.nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts), small)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def method(self) -> str:
+        """See `PhotoEngine`, as for the others."""
+        return "approximate" if self.nearest.lists else "exact"
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The fine labels of the graph, and others that photos have."""
+        return self.table.names
+
+    def has_label(self, label: str) -> bool:
+        """Whether the graph or a photo has a fine label."""
+        return label in self.table.names
+
+    def search(
+        self,
+        queries: Float[Vectors, "sample axis"],
+        ask: Ask,
+        factors: Float[Factors, "sample fine"] | None,
+        without: Sequence[bytes | PhotoKeys | None] | None,
+    ) -> list[list[Hit]]:
+        """The best photos for each query."""
+        only = selection(self.table, ask.where, ask.where_not, ask.guessed)
+        return [
+            rank(
+                self.table,
+                self.nearest,
+                queries[row : row + 1],
+                ask.count,
+                self._others(only, None if without is None else without[row]),
+                None if factors is None else factors[row],
+                ask.per_label,
+            )
+            for row in range(len(queries))
+        ]
+
+    def vectors_of(self, label: str) -> Float[Vectors, "photo axis"]:
+        """The vectors of the photos of a fine label."""
+        return widened(self.table.vectors(np.flatnonzero(self.table.labels == self.table.names.index(label))))
+
+    def copies(self, keys: bytes | PhotoKeys) -> list[StoredPhoto]:
+        """The photos with the content of a photo."""
+        others = self._others(None, keys)
+        return [] if others is None else [stored_photo(self.table, photo) for photo in np.flatnonzero(~others).tolist()]
+
+    def _others(self, only: NDArray[np.bool_] | None, keys: bytes | PhotoKeys | None) -> NDArray[np.bool_] | None:
+        """The photos that count, without those of a certain content."""
+        if keys is None:
+            return only
+        by_segment = [segment.has_other_content(keys) for segment in self.table.segments]
+        others = np.concatenate(by_segment) if by_segment else np.zeros(0, np.bool_)
+        return others if only is None else only & others
+
+
+def _read_lists(
+    folder: Path, state: IndexState, segments: Sequence[Segment], parts: Sequence[NDArray[np.float16]]
+) -> Lists | None:
+    """The lists of an index; photos that came after they were made are put into them now."""
+    if state.lists is None:
+        return None
+    arrays, _ = read_arrays(folder, state.lists.file)
+    centres = np.array(arrays["centres"])
+    of_parts = [
+        arrays[segment.entry.file.name][segment.live] if segment.entry.file.name in arrays else assign(centres, part)
+        for segment, part in zip(segments, parts, strict=True)
+    ]
+    return Lists(centres, state.lists.probes, of_parts)
