@@ -42,7 +42,7 @@ class GraphLearning:
         accepted: those of both that were accepted.
         output: the file that was written; None if nothing was accepted.
         error: the share of filled cells that are wrong, as estimated.
-        trust: how much photos, related kinds and names count.
+        trust: how much photos, related kinds and names count, for each kind.
     """
 
     empty: tuple[LearntCell, ...]
@@ -50,7 +50,7 @@ class GraphLearning:
     accepted: tuple[LearntCell, ...]
     output: str | None
     error: float
-    trust: dict[str, float]
+    trust: dict[str, dict[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON data."""

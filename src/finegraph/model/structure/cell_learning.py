@@ -9,10 +9,11 @@ probabilities. The two take turns (expectation-maximisation, with the cells of a
 
 `photos` is the log likelihood of the photos of i with c as its parent, by effects that i took no part in
 (left_out_means.py); the others are what the table says itself (graph/cell_clues.py). Directions of features are far
-from independent, and so are kinds: one number for each clue, a to e, says how far to trust it. They are those under
+from independent, and so are kinds: one number per clue and kind, a to e, says how far to trust it. They are those under
 which the known cells are most likely, each being asked for as if it were hidden; so odds are honest as far as hidden
-cells are like known ones. `error` is the share of known cells that are wrong, found along with the rest. Cost: some ten
-rounds of fine^2 x coarse and coarse^2 x fine.
+cells are like known ones. The numbers of a clue are drawn towards each other, so that kinds with few known cells borrow
+from the others; but where dishes "with tomato" often have none, names count little for tomato alone. `error` is the share
+of known cells that are wrong, found along with the rest. Cost: some ten rounds of fine^2 x coarse and coarse^2 x fine.
 
 A learnt cell comes with reasons that people can look at: fine labels with the label in question that look most alike.
 "Photos say tofu: yes" is believed when photos of two dishes with tofu lie beside those of the dish. Distances are those
@@ -22,7 +23,7 @@ of class means in scaled features. Cost: fine labels x features for each cell.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +41,8 @@ from finegraph.model.structure.latent_cells import LEAST_WEIGHT, LatentCells
 from finegraph.model.structure.left_out_means import LeftOutMeans
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
+Trust = dict[str, Tensor]
+"""Per clue, how much it counts for each kind."""
 CLUES = ("photos", "related", "words", "named")
 """What speaks for a cell beside how frequent its labels are."""
 _ROUNDS, _STILL = 20, 0.01
@@ -47,8 +50,8 @@ _ROUNDS, _STILL = 20, 0.01
 _USUAL_TRUST = {"related": 0.3, "words": 0.5, "named": 2.0}
 _USUAL_DIRECTIONS = 30.0
 _TRUST_FACTOR = 4.0
-"""Where trust is looked for: around these, for photos as if so many directions were independent; a factor of 4 away is
-one standard deviation."""
+"""The prior of trust: around these, for photos as if so many directions were independent. A factor of 4 is one standard
+deviation, of what kinds share as of one kind around that."""
 _USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
 """The share of wrong cells before any is seen, and how many cells that counts as."""
 _PRIOR_SHARE = 2.0
@@ -111,7 +114,7 @@ class LearntGraph:
         kinds: the kinds that were looked at.
         weights: per kind, how probable each label is for each fine label, with what the table says.
         beliefs: per kind the same without what the table says in that cell.
-        trust: how much each clue counts.
+        trust: per clue, how much it counts for each kind.
         error: the share of known cells that are wrong, as estimated.
         rounds: how often cells and effects took turns.
     """
@@ -120,7 +123,7 @@ class LearntGraph:
     kinds: tuple[str, ...]
     weights: dict[str, Float[Tensor, "fine _"]]
     beliefs: dict[str, Float[Tensor, "fine _"]]
-    trust: dict[str, float]
+    trust: dict[str, dict[str, float]]
     error: float
     rounds: int
     photos: Float[Tensor, " fine"]
@@ -213,7 +216,7 @@ def learn_cells(
         raise InputError(f"clues: expected some of {', '.join(CLUES)}, got {unknown[0]!r}")
     problem = _Problem(graph, names, counts, means, variances, tuple(clues))
     rows, error, rounds = problem.start(), _USUAL_ERROR, 0
-    trust = {clue: problem.usual_trust(clue) for clue in clues}
+    trust = {clue: torch.full((len(names),), problem.usual_trust(clue), dtype=torch.float64) for clue in clues}
     change = math.inf
     while rounds < _ROUNDS and change >= _STILL:
         rounds += 1
@@ -230,7 +233,7 @@ def learn_cells(
         kinds=names,
         weights={name: rows[:, part] for name, part in zip(names, parts, strict=True)},
         beliefs={name: beliefs[:, part] for name, part in zip(names, parts, strict=True)},
-        trust=trust,
+        trust={clue: dict(zip(names, own.tolist(), strict=True)) for clue, own in trust.items()},
         error=error,
         rounds=rounds,
         photos=counts,
@@ -293,13 +296,17 @@ class _Problem:
             said["photos"] = self.means.log_likelihoods(rows)
         return said
 
-    def log_beliefs(self, said: dict[str, Tensor], trust: Mapping[str, Tensor | float]) -> list[Tensor]:
+    def log_beliefs(self, said: dict[str, Tensor], trust: Trust) -> list[Tensor]:
         total = torch.from_numpy(self.table.frequency)
         for clue, values in said.items():
-            total = total + trust[clue] * values
+            total = total + self._per_label(trust[clue]) * values
         return [torch.log_softmax(part, dim=1) for part in self.split(total)]
 
-    def beliefs(self, said: dict[str, Tensor], trust: dict[str, float]) -> Tensor:
+    def _per_label(self, values: Tensor) -> Tensor:
+        """What is said per kind, for each coarse label."""
+        return values.repeat_interleave(torch.tensor(self.label_counts))
+
+    def beliefs(self, said: dict[str, Tensor], trust: Trust) -> Tensor:
         return torch.cat([part.exp() for part in self.log_beliefs(said, trust)], dim=1)
 
     def table_probs(self, beliefs: Sequence[Tensor]) -> Tensor:
@@ -307,7 +314,7 @@ class _Problem:
         found = [part.gather(1, self.places[:, [number]])[:, 0] for number, part in enumerate(beliefs)]
         return torch.stack(found, dim=1)
 
-    def fit_trust(self, said: dict[str, Tensor], start: dict[str, float], error: float) -> dict[str, float]:
+    def fit_trust(self, said: dict[str, Tensor], start: Trust, error: float) -> Trust:
         """The trust under which the known cells are most likely, each asked for as if it were hidden."""
         if not said or not bool(self.known.any()):
             return start
@@ -318,17 +325,21 @@ class _Problem:
         def loss(place: Tensor) -> tuple[float, Tensor]:
             with torch.enable_grad():
                 place = place.detach().requires_grad_(True)
-                trust = dict(zip(names, place.exp().unbind(), strict=True))
+                shared, own = place.view(len(names), -1).tensor_split([1], dim=1)
+                trust = dict(zip(names, (shared + own).exp(), strict=True))
                 probs = self.table_probs([part.exp() for part in self.log_beliefs(said, trust)])
                 likelihood = ((1.0 - error) * probs + error * (1.0 - probs) / others)[self.known].log().sum()
-                away = (place - centre) / math.log(_TRUST_FACTOR)
+                away = torch.cat([shared - centre[:, None], own], dim=1) / math.log(_TRUST_FACTOR)
                 total = 0.5 * away.square().sum() - likelihood
                 (grad,) = torch.autograd.grad(total, place)
             return float(total.detach()), grad
 
-        first = torch.tensor([math.log(start[clue]) for clue in names], dtype=torch.float64)
+        logs = torch.stack([start[clue].log() for clue in names])
+        shared = logs.mean(dim=1, keepdim=True)
+        first = torch.cat([shared, logs - shared], dim=1).flatten()
         found = minimise(loss, first, tolerance=1e-4, max_iter=50)
-        return dict(zip(names, found.point.exp().tolist(), strict=True))
+        shared, own = found.point.view(len(names), -1).tensor_split([1], dim=1)
+        return dict(zip(names, (shared + own).exp(), strict=True))
 
     def _other_labels(self) -> Tensor:
         """How many other labels a wrong cell of each kind may hold."""
