@@ -29,7 +29,7 @@ from finegraph.cli.graph_suggest import suggest
 from finegraph.cli.index import index_app
 from finegraph.cli.label import label_app
 from finegraph.cli.predict import predict
-from finegraph.cli.process import leave, prepare_process
+from finegraph.cli.process import leave, prepare_process, wait_for_first
 from finegraph.cli.report import report
 from finegraph.cli.search import search
 from finegraph.cli.serve import serve
@@ -145,6 +145,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = command.main(args=list(arguments), prog_name="finegraph", standalone_mode=False, obj=options)
     except BaseException as error:
+        wait_for_first(error)
         _report(error, options.debug)
         return _flush(exit_codes.exit_code_of(error))
     return _flush(code if isinstance(code, int) else exit_codes.OK)

@@ -48,6 +48,8 @@ def predict(
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
     with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as advance:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=advance, **options)  # type: ignore[arg-type]
+    if result is None:  # one of several processes, of which the first speaks
+        return
     if csv is not None:
         write_predictions(result, csv)
     if as_json:

@@ -16,8 +16,12 @@ import contextlib
 import ctypes
 import os
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
+
+from finegraph.cli.exit_codes import BROKEN_PIPE, INTERRUPTED, OK, exit_code_of
+from finegraph.errors import JobError
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Numbers of settings in the header malloc.h of glibc."""
@@ -25,6 +29,8 @@ _NEVER = -1
 _MORE_AT_ONCE = 64 << 20
 _OF_THE_ALLOCATOR = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 _OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_MOMENT = 4.0
+"""How many seconds a process that failed waits for the first one to say why."""
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -46,6 +52,22 @@ def leave(code: int) -> NoReturn:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def wait_for_first(error: BaseException) -> None:
+    """In one of several processes that failed, let the one that knows best say why.
+
+    The launcher ends all processes as soon as one has ended. So a fault that all of them see, such as a wrong setting,
+    is told by the first, and the others are gone before they would tell it too. A fault of another process makes the
+    rest fail because that one is gone; they wait longer than it does.
+
+    Args:
+        error: why the command failed.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and exit_code_of(error) not in (OK, INTERRUPTED, BROKEN_PIPE):
+        is_consequence = isinstance(error, JobError)
+        if is_consequence or os.environ.get("RANK", "0") != "0":
+            time.sleep(2 * _MOMENT if is_consequence else _MOMENT)
 
 
 def keep_memory() -> bool:

@@ -106,6 +106,15 @@ class Ranks(Exchange):
             dist.all_gather_object(values, value)
         return values
 
+    def gather_first(self, value: Any) -> list[Any] | None:
+        """The objects of all processes in the first one, None in the others."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.size if self.first else None
+        with _exchange():
+            dist.gather_object(value, values)
+        return values
+
     def wait(self) -> None:
         """Wait until all processes have called this."""
         if self.size > 1:

@@ -24,6 +24,7 @@ from finegraph.inference.evidence import FINE, log_likelihood
 from finegraph.inference.numbers.known_values import known_values
 from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.answering.predictions import QUANTILES
+from finegraph.training.distributed import Ranks, joined_ranks
 
 _CONDITION = re.compile("<=|>=|[<>≤≥=]")
 
@@ -68,8 +69,11 @@ def predict_photos(
     questions: int = 3,
     on_bad_file: Literal["error", "skip"] = "error",
     progress: Callable[[int, int], None] | None = None,
-) -> PredictionResult:
+) -> PredictionResult | None:
     """Ask a model about photos.
+
+    In a job of several processes, such as torchrun starts, each asks about its share of the photos; the first has all
+    answers, and the others get None.
 
     Args:
         model: a model folder or a run folder.
@@ -88,28 +92,73 @@ def predict_photos(
         InputError: an argument is wrong.
     """
     files = photos_of(photos)
-    if on_bad_file == "error":
-        for file in files:  # a mistyped name shows at once, not after the photos before it
-            open_photo(file).close()
-    classifier = PhotoClassifier.load(model)
-    evidence = parse_given(classifier.graph, given)
-    answers = classifier.predict(
-        files,
-        given=evidence_of(classifier.graph, evidence),
-        views=views,
-        top=top,
-        risk=risk,
-        questions=questions,
-        on_bad_file=on_bad_file,
-        progress=progress,
-    )
-    predictions = tuple(answer for answer in answers if isinstance(answer, Prediction))
-    bad = tuple(answer for answer in answers if isinstance(answer, PhotoFileError))
+    with joined_ranks() as ranks:
+        shared = {files[number]: number for number in reversed(ranks.share(range(len(files))))}
+        local_files = [files[number] for number in ranks.share(range(len(files)))]
+        if on_bad_file == "error":
+            _raise_first(_missing(local_files), shared, ranks)  # a mistyped name shows at once
+        classifier = PhotoClassifier.load(model)
+        evidence = parse_given(classifier.graph, given)
+        answers: Sequence[Prediction | PhotoFileError] = ()
+        fault = None
+        try:
+            answers = classifier.predict(
+                local_files,
+                given=evidence_of(classifier.graph, evidence),
+                views=views,
+                top=top,
+                risk=risk,
+                questions=questions,
+                on_bad_file=on_bad_file,
+                progress=_progress_of_all(progress, len(files), ranks),
+            )
+        except PhotoFileError as error:
+            fault = error
+        _raise_first(fault, shared, ranks)
+        parts = ranks.gather_first(answers)
+    if parts is None:
+        return None
+    in_order = [parts[number % len(parts)][number // len(parts)] for number in range(len(files))]
+    predictions = tuple(answer for answer in in_order if isinstance(answer, Prediction))
+    bad = tuple(answer for answer in in_order if isinstance(answer, PhotoFileError))
     if not predictions:
         raise DataError(
             f"none of {len(bad)} photos could be read; the first is {bad[0]}" if len(bad) > 1 else str(bad[0])
         )
     return PredictionResult(model=os.fspath(model), given=evidence, views=views, predictions=predictions, bad=bad)
+
+
+def _missing(files: Sequence[str]) -> PhotoFileError | None:
+    """The error of the first file that cannot be opened."""
+    for file in files:
+        try:
+            open_photo(file).close()
+        except PhotoFileError as error:
+            return error
+    return None
+
+
+def _raise_first(fault: PhotoFileError | None, numbers: Mapping[str, int], ranks: Ranks) -> None:
+    """Raise in all processes the error of the first photo that cannot be read in any of them.
+
+    Args:
+        fault: the error of this process.
+        numbers: the place of each of its photos among all.
+        ranks: this process among the others.
+    """
+    found = ranks.gather(None if fault is None else (numbers[fault.path], fault))
+    faults = dict(one for one in found if one is not None)
+    if faults:
+        raise faults[min(faults)]
+
+
+def _progress_of_all(
+    progress: Callable[[int, int], None] | None, count: int, ranks: Ranks
+) -> Callable[[int, int], None] | None:
+    """Progress in the process that speaks; the others are about as far."""
+    if progress is None or not ranks.first:
+        return None
+    return lambda done, _: progress(min(done * ranks.size, count), count)
 
 
 def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) -> None:
