@@ -79,7 +79,7 @@ def test_check_in_a_wide_terminal_is_a_table(finegraph, faulty_file, on_a_termin
 def test_terminal_is_not_flooded(finegraph, tmp_path, on_a_terminal, columns):
     path = tmp_path / "many.csv"
     path.write_text("fine,dish\n" + "x,a\n" * 61, encoding="utf-8")
-    assert finegraph("graph", "check", path).out.count("this fine label stands") == 60
+    assert finegraph("graph", "check", path).out.count("this fine label is already") == 60
     on_a_terminal(columns)
     text = finegraph("graph", "check", path).out
     assert len(re.findall("^ ?(?:\x1b\\[1m)?error", text, re.MULTILINE)) == 50

@@ -135,7 +135,7 @@ class TestWithoutWhatReadsThem:
         (tmp_path / "photos" / "README").write_text("")
         notes = read_samples(tmp_path / "photos").notes
         assert notes[0].lower() == "4 .heic files cannot be read: pip install 'finegraph[heif]'"
-        assert notes[1:] == ("2 .txt files and 1 file without an ending are no photos and are passed over",)
+        assert notes[1:] == ("2 .txt files and 1 file without an ending are not photos and are ignored",)
         found = check_samples(read_samples(tmp_path / "photos")).findings
         assert [one.message for one in found if one.rule == "source"] == list(notes)
 

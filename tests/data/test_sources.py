@@ -81,7 +81,7 @@ def test_folders_pass_over_what_is_no_photo(tmp_path):
     names = [sample.path.name for sample in read_folders(tmp_path)]
     # A link that leads nowhere is called like a photo: whoever opens it says what is wrong.
     assert names == ["Upper.JPG", "a1.jpg", "a2.jpg", "a3.jpg", "gone.jpg", "w1.jpg", "w2.jpg", "w3.jpg"]
-    assert read_folders(tmp_path).notes == ("1 .txt file is no photo and is passed over",)
+    assert read_folders(tmp_path).notes == ("1 .txt file is not a photo and is ignored",)
 
 
 def test_a_link_that_leads_back_is_a_fault(tmp_path):
@@ -147,7 +147,7 @@ def test_all_faults_of_a_manifest_come_at_once(tmp_path):
     text = str(caught.value)
     assert text.startswith(f"the manifest {path}: 11 faults\n")
     for words in (
-        ":3: column 'path': value 'a.jpg': this photo stands on line 2 already; remove one row",
+        ":3: column 'path': value 'a.jpg': this photo is already on line 2; remove one row",
         ":4: column 'path': the row names no photo",
         ":5: column 'label': value ' a': a name must not begin or end with white space",
         ":5: column 'dish': value 'd ': a name must",
@@ -191,7 +191,7 @@ def test_all_faults_of_a_cub_folder_come_at_once(tmp_path):
         read_samples(f"cub:{tmp_path}")
     text = str(caught.value)
     for words in (
-        "images.txt:3: value '2 b/3.jpg': photo 2 stands on line 2 already",
+        "images.txt:3: value '2 b/3.jpg': photo 2 is already on line 2",
         "images.txt:4: value 'x': expected the number of a photo and 1 field",
         "images.txt:5: value '../../4.jpg': leads outside",
         "image_class_labels.txt:2: value '3': expected the number of a class, 1 to 2, as in classes.txt",

@@ -126,7 +126,7 @@ def test_an_empty_store_without_its_graph_says_so(menu_file):
 def test_a_faulty_graph_leaves_no_store(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("fine,dish\na,b\na,c\n", encoding="utf-8")
-    with pytest.raises(GraphFileError, match="stands in line 2 already"):
+    with pytest.raises(GraphFileError, match="is already in line 2"):
         open_session(str(path))
     assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
 

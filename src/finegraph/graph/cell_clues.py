@@ -1,13 +1,13 @@
-"""What a table itself says about one of its cells, without looking at any photo: clues from the other cells.
+"""Clues about a cell of a label table from the other cells, without looking at any photo.
 
-For every fine label i and every coarse label c, three numbers; larger ones speak for the link:
+For every fine label i and every coarse label c there are three numbers; larger ones favour the link:
 
-    frequency   log of how often c is the label of other fine labels; a label that none of them has may still be it
-    related     sum over the known cells c' of i in other kinds of log p(c' | c) / p(c'): what goes with what
-    words       the same for the words of the name of i, and whether the words of c stand in it
+    frequency   log of how often other fine labels have c; smoothed, so that a label none of them has stays possible
+    related     sum over the known cells c' of i in other kinds of log p(c' | c) / p(c'): what occurs together
+    words       the same for the words in the name of i, and whether the words of c are among them
 
-Fine label i is left out of all counts, so that a cell never supports itself. Probabilities lean towards those of all
-fine labels, as one further fine label would. How far to trust each clue is for others to choose: kinds are far from
+Fine label i is left out of all counts, so that a cell never supports itself. Probabilities are shrunk towards those of
+all fine labels, with the weight of one fine label. The caller chooses how far to trust each clue: kinds are far from
 independent of each other. Cost: coarse x (cells and words of a fine label), for each fine label.
 """
 
@@ -26,8 +26,8 @@ from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import words_of
 
-_WEIGHT = 1.0
-"""How many fine labels the frequencies of all fine labels count as, where those that go with a label are counted."""
+_PRIOR_LABELS = 1.0
+"""The weight of the overall frequencies, in fine labels, when a conditional frequency is estimated."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,13 +35,13 @@ class CellClues:
     """The clues of all cells, all kinds side by side.
 
     Attributes:
-        starts: where the labels of each kind start among all coarse labels, and behind them where they end.
-        known: which kinds of which fine labels have one known parent.
-        parents: the place of that parent among all coarse labels; -1 where there is none.
-        frequency: how often a label is that of others.
-        related: what other cells of the fine label say.
-        words: what its name says.
-        named: 1 where the words of a label stand in the name, else 0.
+        starts: where the labels of each kind start among all coarse labels, followed by the total number.
+        known: whether a fine label has exactly one known parent of a kind.
+        parents: the index of that parent among all coarse labels; -1 if there is none.
+        frequency: how often other fine labels have a label.
+        related: the clue from other cells of the fine label.
+        words: the clue from its name.
+        named: 1 if the name contains the words of the label, else 0.
     """
 
     starts: Int[IntArray, " place"]
@@ -53,7 +53,7 @@ class CellClues:
     named: Float[FloatArray, "fine coarse"]
 
     def columns(self, kind: int) -> slice:
-        """The places of the labels of a kind."""
+        """The columns of the labels of a kind."""
         return slice(int(self.starts[kind]), int(self.starts[kind + 1]))
 
 
@@ -62,7 +62,7 @@ def cell_clues(graph: LabelGraph, kinds: Sequence[str] | None = None) -> CellClu
 
     Args:
         graph: the label graph.
-        kinds: some of its kinds; by default all.
+        kinds: the kinds to look at; by default all.
 
     Example:
         >>> rows = {"tofu soup": {"tofu": True}, "tofu stew": {"tofu": True}, "beef stew": {"tofu": False}}
@@ -97,7 +97,7 @@ def cell_clues(graph: LabelGraph, kinds: Sequence[str] | None = None) -> CellClu
 
 
 def _frequency(table: FloatArray, known: NDArray[np.bool_], starts: IntArray) -> FloatArray:
-    """Log frequencies among the other fine labels; how much unseen labels get is what suits the known cells best."""
+    """Log frequencies among the other fine labels, smoothed as suits the known cells best."""
     found = np.zeros_like(table)
     for kind in range(known.shape[1]):
         part = slice(starts[kind], starts[kind + 1])
@@ -109,7 +109,7 @@ def _frequency(table: FloatArray, known: NDArray[np.bool_], starts: IntArray) ->
 
 
 def _smoothing(own: FloatArray, known: int, labels: int) -> float:
-    """What to add to every count so that each known label is as probable as can be, given all others."""
+    """What to add to every count to make each known label most probable given all others."""
     best, found = -math.inf, 1.0
     for share in np.geomspace(0.02, 2.0, 15).tolist():
         likelihood = float(np.log((own + share) / (known - 1 + labels * share)).sum()) if len(own) else 0.0
@@ -119,7 +119,7 @@ def _smoothing(own: FloatArray, known: int, labels: int) -> float:
 
 
 def _related(table: FloatArray, parents: IntArray, kind_of: IntArray) -> FloatArray:
-    """What the known cells of other kinds say."""
+    """The clue from the known cells of other kinds."""
     together = table.T @ table
     # How many fine labels have a label and a known cell in each kind.
     kind_count = parents.shape[1]
@@ -132,17 +132,17 @@ def _related(table: FloatArray, parents: IntArray, kind_of: IntArray) -> FloatAr
             continue
         own = table[fine]
         kinds = kind_of[cells]
-        share = (together[cells, cells] - 1.0 + _WEIGHT / 2) / (known_in[kinds] - 1.0 + _WEIGHT)
+        share = (together[cells, cells] - 1.0 + _PRIOR_LABELS / 2) / (known_in[kinds] - 1.0 + _PRIOR_LABELS)
         both = together[:, cells] - own[:, None]
-        ratio = (both + _WEIGHT * share) / (with_kind[:, kinds] - own[:, None] + _WEIGHT) / share
-        said = np.log(ratio)
-        said[kind_of[:, None] == kinds] = 0.0
-        found[fine] = said.sum(axis=1)
+        ratio = (both + _PRIOR_LABELS * share) / (with_kind[:, kinds] - own[:, None] + _PRIOR_LABELS) / share
+        log_ratio = np.log(ratio)
+        log_ratio[kind_of[:, None] == kinds] = 0.0
+        found[fine] = log_ratio.sum(axis=1)
     return found
 
 
 def _words(table: FloatArray, word_table: NDArray[np.bool_], known: NDArray[np.bool_], kind_of: IntArray) -> FloatArray:
-    """What the words of names say: those that other names have, too."""
+    """The clue from words that several names have."""
     found = np.zeros_like(table)
     if not word_table.shape[1]:
         return found
@@ -157,15 +157,15 @@ def _words(table: FloatArray, word_table: NDArray[np.bool_], known: NDArray[np.b
             continue
         own, knows = table[fine], known[fine].astype(np.float64)
         others = in_kind[:, places] - knows[:, None]
-        share = (others + _WEIGHT / 2) / (sizes - knows + _WEIGHT)[:, None]
+        share = (others + _PRIOR_LABELS / 2) / (sizes - knows + _PRIOR_LABELS)[:, None]
         both = together[:, places] - own[:, None]
-        ratio = (both + _WEIGHT * share[kind_of]) / (counts - own + _WEIGHT)[:, None] / share[kind_of]
+        ratio = (both + _PRIOR_LABELS * share[kind_of]) / (counts - own + _PRIOR_LABELS)[:, None] / share[kind_of]
         found[fine] = np.where(others[kind_of] > 0, np.log(ratio), 0.0).sum(axis=1)
     return found
 
 
 def _word_table(names: Sequence[str]) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Which names have which words, of the words that several names have."""
+    """Which names have which words; words of a single name are left out."""
     lists = [words_of(name) for name in names]
     counts: dict[str, int] = {}
     for words in lists:
@@ -181,7 +181,7 @@ def _word_table(names: Sequence[str]) -> tuple[NDArray[np.bool_], dict[str, int]
 def _named(
     graph: LabelGraph, kinds: Sequence[str], word_table: NDArray[np.bool_], vocabulary: dict[str, int]
 ) -> FloatArray:
-    """Where all words of a label stand in a name; of a yes, those of its kind."""
+    """Whether a name contains all words of a label; for `yes`, the words of its kind."""
     lists = [set(words_of(name)) for name in graph.fine]
     columns = []
     for kind in kinds:

@@ -1,15 +1,15 @@
-r"""Which two things to compare next: those whose comparison tells most about all values.
+r"""Which two things to compare next: the pair whose comparison is expected to say most about all values.
 
-Given the comparisons so far, the difference d of two values is about N(m, s^2). The answer "more" or "less" to their
-comparison tells of all values as many bits as it tells of d:
+Given the comparisons so far, the difference d of two values is about N(m, s^2). The answer "more" or "less" carries as
+much information about all values as it does about d:
 
-    gain = H(E[p]) - E[H(p)],        p = 1 / (1 + exp(-d)),        H = the entropy of a yes or no
+    gain = H(E[p]) - E[H(p)],        p = 1 / (1 + exp(-d)),        H = the binary entropy, in bits
 
-The gain is large where the order is open and the values are little known; pairs that one already knows, and pairs that
-are as good as equal however often one asks, tell little. A quick approximation (the logistic function as a normal one)
-finds the best pairs, and quadrature the best of these. Equal gains are drawn by lot, so that a start without knowledge
-favours nobody. Cost: the square of how many things there are, at most `MAX_ITEMS` of them: of more, the least known and
-others by lot.
+The gain is large where the order is open and the values are uncertain. Pairs whose order is known, and pairs that are
+practically equal, gain little. A quick approximation (a normal instead of the logistic function) finds the best pairs,
+and quadrature the best of these. Ties are broken at random, so that nothing is favoured before the first comparison.
+Cost: quadratic in the things, of which at most `MAX_ITEMS` are looked at: the least known ones and a random sample of
+the others.
 """
 
 from __future__ import annotations
@@ -26,48 +26,47 @@ from finegraph.graph.comparison_fit import ComparisonFit
 from finegraph.graph.kind import FloatArray, IntArray
 
 MAX_ITEMS = 500
-"""Among how many things the pair is looked for."""
-_FEW = 100
-"""For how many pairs the gain is found exactly."""
-_NORMAL = math.pi / 8
-"""The logistic function is nearly a normal distribution function of 1 / sqrt(this) of its width."""
-_ENTROPY = math.pi * math.log(2) / 2
-"""The entropy of a normal distribution function at x is nearly exp(-x^2 / (2 * this)) bits."""
-_PLACES = 40
-"""Of the quadrature."""
-_NEVER = 1e-30
-"""A probability whose entropy is nothing, and whose logarithm float32 has."""
-_LOT = 1e-4
-"""Bits: gains that differ by less are equal."""
+"""How many things are considered for the next pair."""
+_MAX_EXACT_PAIRS = 100
+"""For how many pairs the gain is computed by quadrature."""
+_LOGISTIC_PRECISION = math.pi / 8
+"""The logistic function is nearly the distribution function of a normal with variance 1 / this."""
+_ENTROPY_VARIANCE = math.pi * math.log(2) / 2
+"""The binary entropy of the normal distribution function at x is nearly exp(-x^2 / (2 * this)) bits."""
+_QUADRATURE_POINTS = 40
+_MIN_PROBABILITY = 1e-30
+"""A probability with no entropy to speak of, whose logarithm is finite in float32."""
+_TIE_BITS = 1e-4
+"""Gains that differ by fewer bits are ties."""
 Pair = tuple[int, int]
 _Array = NDArray[np.floating[Any]]
 
 
 def expected_gain(mean: Float[FloatArray, " pair"], variance: Float[FloatArray, " pair"]) -> Float[FloatArray, " pair"]:
-    """The bits that a comparison tells, if the difference of the two values has this mean and variance.
+    """The expected gain of a comparison in bits, if the difference of the values has this mean and variance.
 
     Example:
         >>> import numpy as np
         >>> expected_gain(np.array([0.0, 0.0, 9.0]), np.array([3.0, 0.0, 0.1])).round(3).tolist()
         [0.285, 0.0, 0.0]
     """
-    places, weights = np.polynomial.hermite_e.hermegauss(_PLACES)
+    places, weights = np.polynomial.hermite_e.hermegauss(_QUADRATURE_POINTS)
     sure = 1 / (1 + np.exp(np.clip(-(mean[:, None] + np.sqrt(variance)[:, None] * places), -700, 700)))
     weights = weights / weights.sum()
     return np.asarray(np.maximum(_entropy(sure @ weights) - _entropy(sure) @ weights, 0.0))
 
 
 def _entropy(probability: _Array) -> _Array:
-    """The bits of a yes or no."""
-    yes, no = np.maximum(probability, _NEVER), np.maximum(1 - probability, _NEVER)
+    """The binary entropy in bits."""
+    yes, no = np.maximum(probability, _MIN_PROBABILITY), np.maximum(1 - probability, _MIN_PROBABILITY)
     return np.asarray(-(yes * np.log2(yes) + no * np.log2(no)))
 
 
 def _quick_gain(mean: _Array, variance: _Array) -> _Array:
-    """About the same as `expected_gain`, for very many pairs."""
-    half = np.exp(-np.abs(mean) / np.sqrt(1 + _NORMAL * variance))
-    spread = _NORMAL * variance + _ENTROPY
-    expected = np.sqrt(_ENTROPY / spread) * np.exp(-_NORMAL * mean**2 / (2 * spread))
+    """An approximation of `expected_gain` for very many pairs."""
+    half = np.exp(-np.abs(mean) / np.sqrt(1 + _LOGISTIC_PRECISION * variance))
+    spread = _LOGISTIC_PRECISION * variance + _ENTROPY_VARIANCE
+    expected = np.sqrt(_ENTROPY_VARIANCE / spread) * np.exp(-_LOGISTIC_PRECISION * mean**2 / (2 * spread))
     return np.asarray(_entropy(half / (1 + half)) - expected)
 
 
@@ -81,19 +80,19 @@ def telling_pair(
     among: Collection[Pair] | None = None,
     chosen: Collection[int] | None = None,
 ) -> Pair | None:
-    """The pair whose comparison tells most; which of the two comes first is drawn by lot.
+    """The pair with the largest expected gain, in random order.
 
     Args:
-        fit: what comparisons have told; None before the first one.
-        prior_mean: what each thing is expected to have before any comparison.
-        prior_spread: how far it may be off.
-        rng: where lots come from.
-        barred: pairs that are not wanted, the smaller number first.
+        fit: the values fitted to the comparisons so far; None before the first one.
+        prior_mean: the mean of each value before any comparison.
+        prior_spread: its standard deviation.
+        rng: the source of random numbers.
+        barred: pairs to leave out, as (smaller index, larger index).
         among: pairs to choose from; by default all.
         chosen: things to choose from; by default all.
 
     Returns:
-        Two numbers, or None if no pair is left.
+        Two indices, or None if no pair is left.
     """
     known = _Known(fit, prior_mean, prior_spread)
     if among is None:
@@ -113,27 +112,27 @@ def telling_pair(
     if not len(best):
         return None
     exact = expected_gain(*known.pairs(one[best], two[best]))
-    place = best[rng.choice(np.flatnonzero(exact >= exact.max() - _LOT))]
+    place = best[rng.choice(np.flatnonzero(exact >= exact.max() - _TIE_BITS))]
     found = int(one[place]), int(two[place])
     return found if rng.random() < 0.5 else found[::-1]
 
 
 def _codes(pairs: Collection[Pair], count: int) -> IntArray:
-    """A number for each pair."""
+    """One integer for each pair."""
     listed = np.array(list(pairs), dtype=np.int64)
     return listed[:, 0] * count + listed[:, 1]
 
 
 def _top(gains: _Array, rng: np.random.Generator) -> IntArray:
-    """Where the largest gains are, those that are about equal by lot."""
-    if len(gains) <= _FEW:
+    """The indices of the largest gains, ties in random order."""
+    if len(gains) <= _MAX_EXACT_PAIRS:
         return np.arange(len(gains))
-    drawn = gains + rng.random(len(gains), dtype=np.float32) * _LOT
-    return np.argpartition(-drawn, _FEW)[:_FEW]
+    drawn = gains + rng.random(len(gains), dtype=np.float32) * _TIE_BITS
+    return np.argpartition(-drawn, _MAX_EXACT_PAIRS)[:_MAX_EXACT_PAIRS]
 
 
 class _Known:
-    """What is known of the differences of values. In float32: the choice needs no more, and it is twice as quick."""
+    """Means and variances of differences of values. In float32: precise enough for a choice, and twice as fast."""
 
     def __init__(self, fit: ComparisonFit | None, mean: FloatArray, spread: FloatArray) -> None:
         self._mean, self._variance = mean.astype(np.float32), (spread**2).astype(np.float32)
@@ -145,7 +144,7 @@ class _Known:
             self._variance[fit.items] = np.diag(fit.covariance)
 
     def least(self, rng: np.random.Generator, chosen: Collection[int] | None) -> IntArray:
-        """All things, or some of them; of too many, the least known and others by lot."""
+        """The chosen things, or all; of too many, the least known and a random sample of the others."""
         things = np.arange(len(self._mean)) if chosen is None else np.array(sorted(chosen), dtype=np.int64)
         if len(things) <= MAX_ITEMS:
             return things

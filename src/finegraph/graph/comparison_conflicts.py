@@ -1,8 +1,8 @@
-"""What does not fit together in comparisons: pairs told both ways, circles, and groups that nobody compared.
+"""Conflicts among comparisons: pairs compared both ways, circles, and groups that no comparison links.
 
-"A more than B", "B more than C", "C more than A" is a circle. Only the majority of each pair counts here, so that a
-circle is not made of a single slip against many votes. Circles are looked for in the strongly connected parts of the
-graph of majorities; each such part is shown by one shortest circle. Cost: linear in the pairs, times the items of parts
+"A more than B", "B more than C", "C more than A" is a circle. Only the majority of each pair counts here, so that one
+slip against many votes makes no circle. Circles are looked for in the strongly connected components of the graph of
+majorities; each component is shown by one shortest circle. Cost: linear in the pairs, times the items in components
 with circles.
 """
 
@@ -17,7 +17,7 @@ from finegraph.graph.comparisons import Comparison
 
 @dataclass(frozen=True)
 class DividedPair:
-    """Two things that were compared both ways: `more` was said to have more `votes` times, `less` `against` times."""
+    """Two things that were compared both ways: `votes` votes say that `more` has more, `against` the opposite."""
 
     more: str
     less: str
@@ -27,12 +27,12 @@ class DividedPair:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """What does not fit together in the comparisons of one kind.
+    """The conflicts among the comparisons of one kind.
 
     Attributes:
-        divided: pairs that were told both ways, the most divided first.
-        circles: things of which each has more than the next, and the last more than the first.
-        groups: the things that comparisons link, largest group first; values of different groups cannot be compared.
+        divided: pairs that were compared both ways, the most divided first.
+        circles: things each of which has more than the next, and the last more than the first.
+        groups: the things that comparisons link, largest group first; values cannot be compared across groups.
     """
 
     divided: tuple[DividedPair, ...]
@@ -41,7 +41,7 @@ class Conflicts:
 
 
 def find_conflicts(kind: str, comparisons: Iterable[Comparison]) -> Conflicts:
-    """What does not fit together in the comparisons of one kind."""
+    """Find the conflicts among the comparisons of one kind."""
     votes: dict[tuple[str, str], int] = {}
     neighbours: dict[str, dict[str, None]] = {}
     for one in comparisons:
@@ -84,7 +84,7 @@ def _groups(neighbours: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
 
 
 def _strong_parts(graph: Mapping[str, Sequence[str]]) -> list[set[str]]:
-    """The parts of a directed graph within which each thing leads to each other (Kosaraju's method)."""
+    """The strongly connected components of a directed graph (Kosaraju's method)."""
     finished: dict[str, None] = {}
     seen: set[str] = set()
     for start in graph:
@@ -119,7 +119,7 @@ def _strong_parts(graph: Mapping[str, Sequence[str]]) -> list[set[str]]:
 
 
 def _shortest_circle(part: set[str], graph: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A shortest circle within a strongly connected part, begun at the name that comes first."""
+    """A shortest circle within a strongly connected component, starting at its first name."""
     best: tuple[str, ...] = ()
     for start in sorted(part):
         before: dict[str, str | None] = {start: None}

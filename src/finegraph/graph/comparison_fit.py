@@ -2,20 +2,20 @@ r"""From comparisons to numbers: Bradley and Terry's model with a Gaussian prior
 
     P(i more than j) = 1 / (1 + exp(v_j - v_i)),      v_i ~ N(0, prior_spread^2),      "same" = half a vote either way
 
-The values are the most probable ones, found by Newton's method, which the concave posterior makes safe; their spreads
-are those of the Gaussian with the same curvature there (Laplace). What nobody compared stays unknown. By default two
-things that nobody compared have any probability of being told apart about equally likely: the difference of their
-values has the variance of the logistic distribution, pi^2 / 3.
+The values are the most probable ones, found by Newton's method, which is safe because the posterior is concave. Their
+spreads are those of the Gaussian with the same curvature there (Laplace). What nobody compared stays unknown. By
+default, the probability that one of two things has more is about uniformly distributed before any comparison: the
+difference of their values has the variance of the logistic distribution, pi^2 / 3.
 
-**Photos** of a fine label differ among themselves, with a spread s. So two photos tell less of their fine labels than a
-comparison of the labels would: the difference v_i - v_j counts only 1 / sqrt(1 + pi s^2 / 4) of itself (the logistic
+**Photos** of a fine label differ among themselves, with a spread s. So two photos say less about their fine labels than
+a comparison of the labels would: the difference v_i - v_j is scaled by 1 / sqrt(1 + pi s^2 / 4) (the logistic
 function, averaged over that noise). By default photos of one label differ as much as labels do.
 
-**Known values.** Where some labels have values in a unit already, v = slope x (inner value), the known ones are held
-by their own spreads, and the others come out in that unit. The slope says how well people tell values apart; it is the
+**Known values.** If some labels already have values in a unit, v = slope x (inner value), the known ones are held
+by their own spreads, and the others come out in that unit. The slope says how well people distinguish values; it is the
 most probable one given the comparisons of two known labels.
 
-Cost: the cube of how many things are compared, once, for their spreads; all else is linear in the pairs.
+Cost: cubic in the compared things, once, for their spreads; everything else is linear in the pairs.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from finegraph.graph.number import Number
 
 PRIOR_SPREAD = math.pi / math.sqrt(6)
 _MAX_STEPS = 100
-_CLOSE = 1e-10
-"""Newton's method ends where no value moves by more than this."""
-_EXACT = 1e-10
-"""How exact a step of Newton's method is, as a part of its length."""
-_FINEST = 1e-3
-"""The smallest spread of a known value, as a part of the spread of all."""
+_VALUE_TOLERANCE = 1e-10
+"""Newton's method stops when no value moves by more than this."""
+_STEP_TOLERANCE = 1e-10
+"""The relative error of a step of Newton's method."""
+_MIN_KNOWN_SPREAD = 1e-3
+"""The smallest spread of a known value, relative to the spread of all."""
 _SLOPES = np.geomspace(0.05, 50.0, 301)
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """How comparisons went, pair by pair.
+    """The results of comparisons, pair by pair.
 
     Attributes:
-        one: the first of each pair.
+        one: the index of the first of each pair.
         two: the second.
-        wins: how often the first was said to have more; "same" counts half for both.
-        losses: how often the second was.
-        shown: how much of the difference of their values shows: 1 where they were compared themselves, less by photos.
+        wins: the votes that the first has more; "same" counts half for both.
+        losses: the votes that the second has more.
+        shown: the factor of the difference of values: 1 for a direct comparison, less for one of photos.
     """
 
     one: Int[IntArray, " pair"]
@@ -63,7 +63,7 @@ class Tally:
 
     @classmethod
     def of(cls, answers: Iterable[tuple[int, int, bool, float]]) -> Tally:
-        """From comparisons: what has more, what has less, whether they are the same, and how much shows."""
+        """From comparisons as (more, less, same, shown)."""
         counts: dict[tuple[int, int, float], list[float]] = {}
         for more, less, same, shown in answers:
             own = counts.setdefault((min(more, less), max(more, less), shown), [0.0, 0.0])
@@ -78,7 +78,7 @@ class Tally:
         return cls(keys[:, 0], keys[:, 1], votes[:, 0], votes[:, 1], shown_of)
 
     def among(self, items: Int[IntArray, " column"]) -> Tally:
-        """The same with places in `items`, which holds everything that was compared, in rising order."""
+        """The same with indices into `items`, which holds everything that was compared, in rising order."""
         one, two = np.searchsorted(items, self.one), np.searchsorted(items, self.two)
         return Tally(one, two, self.wins, self.losses, self.shown)
 
@@ -91,10 +91,10 @@ class ComparisonFit:
         number: the values with their spreads, unknown for what nobody compared.
         items: what was compared, as positions in the list of names, in rising order.
         values: the fitted values of the items, on the scale of the model.
-        covariance: how they vary together, given the comparisons.
-        prior_mean: what each name is expected to have before any comparison, on the same scale.
-        prior_spread: how far it may be off.
-        slope: how steep that scale is, in inner steps of the known values; 1 if there are none.
+        covariance: their covariance, given the comparisons.
+        prior_mean: the mean of each value before any comparison, on the same scale.
+        prior_spread: its standard deviation.
+        slope: the slope of that scale per inner step of the known values; 1 if there are none.
     """
 
     number: Number
@@ -106,7 +106,7 @@ class ComparisonFit:
     slope: float = 1.0
 
     def in_unit(self, known: Number | None) -> tuple[Float[FloatArray, " column"], Float[FloatArray, " column"]]:
-        """The fitted values of the items and their spreads, in the unit of what was known before."""
+        """The fitted values of the items and their spreads, in the unit of the known values."""
         return _in_unit(self.values / self.slope, np.sqrt(np.diag(self.covariance)) / self.slope, known)
 
 
@@ -124,43 +124,43 @@ def fit_comparisons(
     Args:
         kind: which comparisons count, and the name of the numbers.
         names: what may be compared, such as all fine labels; the numbers have a value for each.
-        comparisons: of any kinds; those of other kinds are passed over. Those of photos name the fine labels of these;
+        comparisons: of any kinds; those of other kinds are ignored. Comparisons of photos name their fine labels;
             see `between_labels`.
-        prior_spread: how far apart values are before any comparison.
-        known: values that some names have already; they stay, and the others get values in their unit.
-        photo_spread: how far apart photos of one name are; by default as far as names are.
+        prior_spread: the standard deviation of the values before any comparison.
+        known: values that some names already have; they stay, and the others get values in their unit.
+        photo_spread: the standard deviation among photos of one name; by default that among names.
 
     Raises:
         UnknownNameError: a comparison of something else.
-        InputError: no comparison of this kind, or a prior that is none.
+        InputError: no comparison of this kind, or a spread that is not positive.
     """
     for what, spread in (("prior_spread", prior_spread), ("photo_spread", photo_spread)):
         if spread is not None and not ((spread == 0.0 and what == "photo_spread") or 0 < spread < math.inf):
             raise InputError(f"{what} must be a finite number above 0, got {spread!r}")
     through_photos = shown_by_photos(prior_spread if photo_spread is None else photo_spread)
     position = {name: index for index, name in enumerate(names)}
-    told: list[tuple[int, int, bool, float]] = []
+    answers: list[tuple[int, int, bool, float]] = []
     for one in comparisons:
         if one.kind == kind:
             for name in (one.more, one.less):
                 if name not in position:
                     raise unknown_name("fine label", name, tuple(names), "in a comparison")
             shown = through_photos if one.photos else 1.0
-            told.append((position[one.more], position[one.less], one.same, shown))
-    if not told:
+            answers.append((position[one.more], position[one.less], one.same, shown))
+    if not answers:
         raise InputError(f"there is no comparison of the kind {kind!r}")
-    return fit_tally(kind, len(names), Tally.of(told), prior_spread, known=known)
+    return fit_tally(kind, len(names), Tally.of(answers), prior_spread, known=known)
 
 
 def shown_by_photos(photo_spread: float) -> float:
-    """How much of the difference of two labels a comparison of their photos shows, if these have this spread."""
+    """The factor by which a comparison of photos with this spread scales the difference of their labels."""
     return 1.0 / math.sqrt(1.0 + math.pi * photo_spread**2 / 4)
 
 
 def fit_tally(
     kind: str, count: int, tally: Tally, prior_spread: float = PRIOR_SPREAD, *, known: Number | None = None
 ) -> ComparisonFit:
-    """Fit the values of `count` names to how their comparisons went; see `fit_comparisons`."""
+    """Fit the values of `count` names to a tally; see `fit_comparisons`."""
     slope, mean, spread = prior_of(count, tally, prior_spread, known)
     items = np.unique(np.concatenate([tally.one, tally.two]))
     values, covariance = likeliest_values(tally.among(items), mean[items], spread[items])
@@ -171,16 +171,16 @@ def fit_tally(
 def prior_of(
     count: int, tally: Tally | None, prior_spread: float = PRIOR_SPREAD, known: Number | None = None
 ) -> tuple[float, Float[FloatArray, " fine"], Float[FloatArray, " fine"]]:
-    """How steep the scale of the model is, and the mean and spread of each value before any comparison."""
+    """The slope of the scale, and the mean and spread of each value before any comparison."""
     if known is None or not known.known.any():
         return 1.0, np.zeros(count), np.full(count, prior_spread)
     values, spreads = known.standardised
     slope = prior_spread if tally is None else _slope(tally, known, prior_spread)
-    return slope, slope * values, slope * np.maximum(spreads, _FINEST)
+    return slope, slope * values, slope * np.maximum(spreads, _MIN_KNOWN_SPREAD)
 
 
 def _slope(tally: Tally, known: Number, prior_spread: float) -> float:
-    """The most probable slope, given the comparisons of two known labels; its logarithm is `prior_spread`'s +- 1."""
+    """The most probable slope given comparisons of known labels; the prior of its log is log(prior_spread) +- 1."""
     both = known.known[tally.one] & known.known[tally.two]
     apart = (known.standardised[0][tally.one] - known.standardised[0][tally.two])[both] * tally.shown[both]
     differences = _SLOPES[:, None] * apart
@@ -205,7 +205,7 @@ def _number(
 
 
 def _in_unit(values: FloatArray, spreads: FloatArray, known: Number | None) -> tuple[FloatArray, FloatArray]:
-    """Inner values and spreads in the unit of known values; as they are if there are none."""
+    """Inner values and spreads in the unit of the known values; unchanged if there are none."""
     if known is None or not known.known.any():
         return values, spreads
     outer = known.to_outer(values)
@@ -218,17 +218,17 @@ def _in_unit(values: FloatArray, spreads: FloatArray, known: Number | None) -> t
 def likeliest_values(
     tally: Tally, mean: Float[FloatArray, " column"], spread: Float[FloatArray, " column"]
 ) -> tuple[Float[FloatArray, " column"], Float[FloatArray, "column column"]]:
-    """The most probable values given how comparisons went, and the inverse of the curvature there."""
+    """The most probable values given a tally, and the inverse of the curvature there."""
     values: FloatArray = mean.copy()
     precision = spread**-2.0
     for _ in range(_MAX_STEPS):
         gradient, weight = _derivatives(values, tally, mean, precision)
         step = _newton_step(gradient, tally, weight, precision)
         length, here = 1.0, log_posterior(values, tally, mean, spread)
-        while length > _CLOSE and log_posterior(values + length * step, tally, mean, spread) < here:
+        while length > _VALUE_TOLERANCE and log_posterior(values + length * step, tally, mean, spread) < here:
             length /= 2
         values = values + length * step
-        if np.abs(step).max() < _CLOSE:
+        if np.abs(step).max() < _VALUE_TOLERANCE:
             break
     curvature = _curvature(tally, _derivatives(values, tally, mean, precision)[1], precision)
     return values, np.linalg.inv(curvature).astype(np.float64)
@@ -240,16 +240,16 @@ def log_posterior(
     mean: Float[FloatArray, " column"],
     spread: Float[FloatArray, " column"],
 ) -> float:
-    """The log of the posterior density of some values, up to a constant."""
+    """The log posterior density of values, up to a constant."""
     apart = tally.shown * (values[tally.one] - values[tally.two])
-    told = -tally.wins * np.logaddexp(0, -apart) - tally.losses * np.logaddexp(0, apart)
-    return float(told.sum() - (((values - mean) / spread) ** 2).sum() / 2)
+    log_likelihood = -tally.wins * np.logaddexp(0, -apart) - tally.losses * np.logaddexp(0, apart)
+    return float(log_likelihood.sum() - (((values - mean) / spread) ** 2).sum() / 2)
 
 
 def _derivatives(
     values: FloatArray, tally: Tally, mean: FloatArray, precision: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The gradient of the log posterior, and by how much each pair adds to its curvature."""
+    """The gradient of the log posterior, and what each pair adds to its curvature."""
     one, two, count = tally.one, tally.two, len(values)
     apart = tally.shown * (values[one] - values[two])
     loses = 1 / (1 + np.exp(np.clip(apart, -700, 700)))  # the probability that the first is said to have less
@@ -281,7 +281,7 @@ def _newton_step(gradient: FloatArray, tally: Tally, weight: FloatArray, precisi
     step, rest = np.zeros(count), gradient.copy()
     direction = scale * rest
     old = rest @ direction
-    least = _EXACT**2 * old
+    least = _STEP_TOLERANCE**2 * old
     for _ in range(10 * count):
         if old <= least or old == 0:
             break

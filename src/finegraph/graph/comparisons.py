@@ -6,7 +6,7 @@ r"""Comparisons that people make: "A is hotter than B", of fine labels or of pho
     heat,IMG_17.jpg,IMG_31.jpg,ann,,photos
 
 The columns `who`, `same` and `of` may be left out. `yes` in `same` says that there is no difference, `photos` in `of`
-that two photos are compared rather than two fine labels; where `of` is empty, the names tell. Names are written as in
+that two photos are compared rather than two fine labels; if `of` is empty, the names decide. Names are written as in
 graph files, a backslash as `\\`. All faults of a file come in one error. `comparison_fit` turns them into numbers.
 """
 
@@ -28,8 +28,8 @@ from finegraph.graph.spelling import Suggestions
 
 COLUMNS = ("kind", "more", "less", "who", "same", "of")
 _REQUIRED = COLUMNS[:3]
-_WORDS = {"same": ("", "yes", "no"), "of": ("", "labels", "photos")}
-"""What may stand in the columns that hold no names."""
+_ALLOWED_WORDS = {"same": ("", "yes", "no"), "of": ("", "labels", "photos")}
+"""The allowed values of the columns that hold no names."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Comparable:
         labels: the fine labels.
         photos: the photos; None if any name may be one.
         refused: kinds that cannot be compared, each with the reason.
-        kinds: the kinds that there are; None if any name may be one.
+        kinds: the known kinds; None if any name may be one.
     """
 
     labels: Collection[str]
@@ -97,17 +97,17 @@ def parse_comparisons(text: str, names: Collection[str] | Comparable, path: str)
 
 
 def is_comparisons(text: str) -> bool:
-    """Whether a CSV text begins as one of comparisons does, rather than as a graph or a list of photos."""
+    """Whether a CSV text has the header of comparisons, rather than that of a graph or a list of photos."""
     header = text.removeprefix("\ufeff").partition("\n")[0].rstrip("\r").split(",")
     return header[0] == "kind" and set(_REQUIRED) <= set(header) <= set(COLUMNS)
 
 
 def format_comparisons(comparisons: Iterable[Comparison], *, safe: bool = False) -> str:
-    """Comparisons as the text of a CSV file; reading gives the same ones again.
+    """Comparisons as CSV text; reading it gives the same comparisons.
 
     Args:
         comparisons: what to write.
-        safe: whether cells that a spreadsheet could run are defused.
+        safe: whether to escape cells that a spreadsheet could run as formulas.
     """
     listed = list(comparisons)
     columns = COLUMNS if any(one.photos for one in listed) else COLUMNS[:-1]
@@ -122,9 +122,9 @@ def format_comparisons(comparisons: Iterable[Comparison], *, safe: bool = False)
 
 
 def between_labels(comparisons: Iterable[Comparison], labels: Mapping[str, str | None]) -> list[Comparison]:
-    """Comparisons with photos replaced by their fine labels; two photos of one fine label say nothing of it.
+    """Comparisons with photos replaced by their fine labels; two photos of one fine label are dropped.
 
-    The result still says which ones were of photos: they say less of the fine labels; see `fit_comparisons`.
+    The result still marks comparisons of photos: they say less about the fine labels; see `fit_comparisons`.
 
     Args:
         comparisons: of photos and fine labels.
@@ -145,7 +145,7 @@ def between_labels(comparisons: Iterable[Comparison], labels: Mapping[str, str |
 
 
 def _comparable(names: Collection[str] | Comparable) -> Comparable:
-    """What may be compared, quick to ask."""
+    """What may be compared, with sets for quick lookup."""
     given = names if isinstance(names, Comparable) else Comparable(names)
     photos = None if given.photos is None else frozenset(given.photos)
     return replace(given, labels=frozenset(given.labels), photos=photos)
@@ -181,7 +181,7 @@ def _check_header(header: list[str], faults: FaultList) -> bool:
             hint = f"there are {', '.join(COLUMNS)}"
             faults.add("unknown-column", "comparisons have no such column", line=1, value=name, hint=hint)
         elif name in header[:number]:
-            faults.add("duplicate-column", "this column stands twice", line=1, value=name, hint="remove one")
+            faults.add("duplicate-column", "this column occurs twice", line=1, value=name, hint="remove one")
     return len(faults) == before and bool(header)
 
 
@@ -204,7 +204,7 @@ class _Reader:
         one = Comparison(**texts, same=cells.get("same", "") == "yes", photos=self._of_photos(cells, texts))
         self._check_kind(line, one)
         self._check_names(line, one)
-        for column, allowed in _WORDS.items():
+        for column, allowed in _ALLOWED_WORDS.items():
             if cells.get(column, "") not in allowed:
                 expected = f"expected {allowed[1]}, {allowed[2]} or nothing"
                 self._faults.add(f"bad-{column}", expected, line=line, column=column, value=cells[column])
@@ -232,7 +232,7 @@ class _Reader:
         if fault := kind_name_fault(one.kind):
             self._faults.add("bad-name", fault, line=line, column="kind", value=one.kind)
         elif one.kind in self._refused:
-            pass  # told once, however many rows have it
+            pass  # reported once, however many rows have it
         elif one.kind in self._names.refused:
             self._refused.add(one.kind)
             self._faults.add("bad-kind", self._names.refused[one.kind], line=line, column="kind", value=one.kind)
@@ -260,7 +260,7 @@ class _Reader:
             self._faults.add("with-itself", message, line=line, column="less", value=one.less, hint=hint)
 
     def _add_unknown(self, line: int, column: str, name: str, photos: bool, known: Collection[str]) -> None:
-        """Note a name that is unknown, or that is one of the other sort of things."""
+        """Note a name that is unknown, or a photo where a fine label belongs (or the reverse)."""
         if name in (self._names.labels if photos else self._names.photos or ()):
             message = "a photo and a fine label cannot be compared"
             do = "compare two photos, or two fine labels"

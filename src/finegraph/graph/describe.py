@@ -1,8 +1,8 @@
-"""The numbers of a label graph as plain data: what the terminal table, the JSON output and the drawing are made from.
+"""Statistics of a label graph as plain data, for the terminal table, the JSON output and the drawing.
 
 A graph is described column by column, as in its file: a kind is one column, and the binary kinds that an all-of column
-was turned into (`ingredient: tofu`, `ingredient: pork`) are one column again, a group. A kind of numbers has a
-range, a mean, and values that are unknown. Linear in the number of edges.
+was split into (`ingredient: tofu`, `ingredient: pork`) are one column again, a group. A kind of numbers has a
+range, a mean and a count of unknown values. Cost: linear in the edges.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Column:
     """One kind, or a group of binary kinds that belong together.
 
     Attributes:
-        name: the name of the kind or, for a group, what stands before the colon in the names of its kinds.
+        name: the name of the kind or, for a group, the part before the colon in the names of its kinds.
         kinds: the names of the kinds, in the order of the graph.
         group: whether it is a group; then each of its kinds counts as one label, the `yes` of that kind.
     """
@@ -41,7 +41,7 @@ class Column:
     group: bool = False
 
     def labels(self, graph: LabelGraph) -> tuple[str, ...]:
-        """The labels of the kind, or of a group the part of the kinds' names after the colon."""
+        """The labels of the kind; for a group, the parts after the colon in the names of its kinds."""
         if self.group:
             return tuple(kind[len(self.name) + len(GROUP_SEPARATOR) :] for kind in self.kinds)
         return graph.labels(self.kinds[0])
@@ -54,7 +54,7 @@ class LabelCount:
     Attributes:
         label: the coarse label.
         fine: the number of fine labels that are linked to it.
-        share: the weight of these links, as a part of all fine labels that are known for the kind.
+        share: the weight of these links divided by the number of fine labels whose parent is known.
     """
 
     label: str
@@ -64,21 +64,21 @@ class LabelCount:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSummary:
-    """The numbers of one kind or group.
+    """Statistics of one kind or group.
 
     Attributes:
         name: the name of the kind or group.
         form: `one of` its labels, `yes or no`, or a `group` in which any number of labels hold.
         kinds: how many kinds it consists of; 1 unless it is a group.
-        labels: how many coarse labels it has; of a group, how many kinds.
-        one: the fine labels with exactly one parent; of a group, for which exactly one label holds.
-        several: the fine labels with several parents; of a group, for which several labels hold.
-        none: the fine labels of a group for which no label holds.
-        unknown: the fine labels whose parent is unknown; of a group, for which any of its kinds is unknown.
+        labels: how many coarse labels it has; for a group, how many kinds.
+        one: how many fine labels have exactly one parent; for a group, exactly one label that holds.
+        several: how many fine labels have several parents; for a group, several labels that hold.
+        none: for a group, how many fine labels have no label that holds.
+        unknown: how many fine labels have an unknown parent; for a group, any unknown kind.
         children_min: the smallest number of fine labels that a coarse label is linked to.
         children_median: the median of these numbers.
         children_max: the largest of these numbers.
-        entropy: how evenly the known fine labels spread over the labels, in bits; of a group, the mean of its kinds.
+        entropy: how evenly the known fine labels spread over the labels, in bits; for a group, the mean over its kinds.
         most_frequent: the labels with the largest share, the largest first.
         ordered: whether the labels are in rising order.
     """
@@ -106,7 +106,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSummary:
-    """The numbers of a graph.
+    """Statistics of a graph.
 
     Attributes:
         fine: the number of fine labels.
@@ -124,7 +124,7 @@ class GraphSummary:
 
 
 def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, max_labels: int = 5) -> GraphSummary:
-    """The numbers of a graph.
+    """Compute the statistics of a graph.
 
     Args:
         graph: the graph.
@@ -142,7 +142,7 @@ def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, max_labels: 
 
 
 def columns_of(graph: LabelGraph) -> tuple[Column, ...]:
-    """The kinds of a graph, with the binary kinds that share what stands before a colon taken together as groups."""
+    """The kinds of a graph, with binary kinds that share a prefix before a colon combined into groups."""
     taken = set(graph.kinds)
     members: dict[str, list[str]] = {}
     for name in graph.kinds:
@@ -156,7 +156,7 @@ def columns_of(graph: LabelGraph) -> tuple[Column, ...]:
 
 
 def choose_columns(graph: LabelGraph, names: Iterable[str] | None = None) -> tuple[Column, ...]:
-    """The kinds and groups with the given names, each once; names of numbers are passed over."""
+    """The kinds and groups with the given names, each once; names of numbers are ignored."""
     columns = {column.name: column for column in columns_of(graph)}
     if names is None:
         return tuple(columns.values())
@@ -172,7 +172,7 @@ def choose_columns(graph: LabelGraph, names: Iterable[str] | None = None) -> tup
 
 
 def _summary(graph: LabelGraph, column: Column, max_labels: int) -> ColumnSummary:
-    """The numbers of one column."""
+    """The statistics of one column."""
     kinds = [graph.kind(name) for name in column.kinds]
     labels = column.labels(graph)
     if column.group:
@@ -217,7 +217,7 @@ def _group_rows(kinds: list[Kind], fine_count: int) -> tuple[IntArray, NDArray[n
 
 
 def _shares(kind: Kind) -> FloatArray:
-    """The part of the known fine labels that each label has; zeros if none is known."""
+    """The share of the known fine labels that each label has; zeros if none is known."""
     mass = np.bincount(kind.coarse, weights=kind.weight, minlength=len(kind.labels))
     return np.asarray(mass / max(mass.sum(), 1e-300))
 
@@ -230,14 +230,14 @@ def _entropy(shares: FloatArray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class NumberSummary:
-    """The most important values of a kind of numbers, in the user's unit; None where nothing is known.
+    """Statistics of a kind of numbers, in the user's unit; None if nothing is known.
 
     Attributes:
         name: what is measured.
         scale: whether differences count ("linear") or ratios ("log").
         unit: what the values are counted in; may be empty.
-        known: the fine labels with a value.
-        unknown: those without.
+        known: how many fine labels have a value.
+        unknown: how many have none.
         min: the smallest value.
         mean: the mean; on a log scale the geometric one.
         max: the largest value.

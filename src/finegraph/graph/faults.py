@@ -1,4 +1,4 @@
-"""Faults and doubtful places of a graph.
+"""Errors and warnings about a graph.
 
 A reader does not stop at the first fault: it adds each to a `FaultList` and raises one error with all of them. A
 finding is one line of text, `path:line: column 'dish': value 'x': what is wrong; what to do`.
@@ -14,7 +14,7 @@ MAX_PRINTED = 50
 """How many faults an error message lists; the others are counted, and all are in `.faults`."""
 MAX_COLLECTED = 10_000
 """How many faults of one file are collected before reading stops."""
-_LONGEST_VALUE = 80
+_MAX_VALUE_LENGTH = 80
 
 
 class CellError(GraphError):
@@ -92,7 +92,7 @@ def one_fault(path: str, rule: str, message: str, hint: str | None = None) -> Gr
 
 def shorten(text: str) -> str:
     """A text for a message: cut where it is long."""
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 1] + "…"
 
 
 def first_few(names: Iterable[str], count: int, max_count: int = 3) -> str:

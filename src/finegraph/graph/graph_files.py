@@ -15,8 +15,8 @@ from finegraph.graph.label_graph import LabelGraph, graph_of_file
 from finegraph.graph.lint import lint
 
 _NAME_RULES = frozenset({"misspelt-label", "alike-names"})
-_MAX_WRONG = 1000
-"""The number of faulty lines after which doubtful places are not reported."""
+_MAX_FAULTY_LINES = 1000
+"""With more faulty lines than this, no warnings are looked for."""
 
 
 def graph_from_csv(text: str, path: str, without: Collection[int] = ()) -> tuple[LabelGraph, list[int]]:
@@ -35,7 +35,7 @@ def graph_from_csv(text: str, path: str, without: Collection[int] = ()) -> tuple
 
 
 def graph_from_json(text: str, path: str = "graph.json") -> LabelGraph:
-    """The graph in the text of a JSON file, or in what `canonical_json` gave.
+    """The graph in the text of a JSON file, or in the output of `canonical_json`.
 
     Args:
         text: the content of the file.
@@ -48,10 +48,10 @@ def graph_from_json(text: str, path: str = "graph.json") -> LabelGraph:
 
 
 def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
-    """What is wrong with a graph file: all errors, and what is legal but doubtful.
+    """All errors of a graph file, and warnings about what is legal but doubtful.
 
-    Where there are errors, only doubtful names are looked for, in the lines without one: findings about a whole kind
-    could change once the errors are mended.
+    If there are errors, warnings cover only names in lines without one: findings about a whole kind could change once
+    the errors are fixed.
     """
     name = os.fspath(path)
     try:
@@ -63,9 +63,9 @@ def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
 
 
 def _doubtful_names(path: str, faults: Sequence[Fault]) -> list[Fault]:
-    """The warnings about names in the lines of a CSV file that have no error; none where nothing can be read."""
+    """Warnings about names in those lines of a CSV file that have no error; none if nothing can be read."""
     wrong = {fault.line for fault in faults if fault.line is not None}
-    if not path.lower().endswith(".csv") or len(wrong) >= _MAX_WRONG:
+    if not path.lower().endswith(".csv") or len(wrong) >= _MAX_FAULTY_LINES:
         return []
     try:
         text = decode(read_bytes(path), FaultList())

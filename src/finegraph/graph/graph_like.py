@@ -1,4 +1,4 @@
-"""What modules below `LabelGraph` know of a graph without importing it: its interface, and its parts in a file."""
+"""The interface of a graph, for modules that `LabelGraph` itself imports, and its parts as a reader finds them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from finegraph.graph.number import Number
 
 @runtime_checkable
 class GraphLike(Protocol):
-    """What the modules below `LabelGraph` know of it: its fine labels, its kinds and numbers, and their indices."""
+    """The part of `LabelGraph` that the modules it imports rely on."""
 
     @property
     def fine(self) -> tuple[str, ...]:

@@ -21,10 +21,10 @@ GROUP_SEPARATOR = ": "
 
 @dataclass(frozen=True)
 class Cell:
-    """What one cell of a table says of one fine label.
+    """The content of one cell of a table.
 
     Attributes:
-        labels: the labels it names; none at all in an all-of cell means that none of them holds.
+        labels: the labels it names; an all-of cell without labels means that none of them holds.
         weights: one per label, or None for equal weights.
         all_of: whether the labels hold together (`tofu & pork`) rather than being one of several (`a|b`).
     """
@@ -66,7 +66,7 @@ def _number_hint(value: object) -> str:
 def cells_of(name: str, values: Mapping[str, object]) -> list[Cell | None]:
     """The cells of one column, from a Python value per fine label.
 
-    True and False make a binary kind, so beside them no other label than yes and no can be meant.
+    True and False make a binary kind, so its other labels must be yes and no.
     """
     cells = {fine: cell_of(value, f"fine label {fine!r}, kind {name!r}") for fine, value in values.items()}
     truths = [(fine, value) for fine, value in values.items() if isinstance(value, bool | np.bool_)]
@@ -88,7 +88,7 @@ def _number(weight: object, where: str) -> float:
 
 
 def _checked(cell: Cell, where: str) -> Cell:
-    """The cell, unless its labels cannot be meant."""
+    """The cell, after checking its labels."""
     for label in cell.labels:
         if not isinstance(label, str):
             raise GraphError(f"{where}: a label must be text, got {type(label).__name__}")

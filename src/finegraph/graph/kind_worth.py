@@ -1,13 +1,13 @@
-"""What each kind of coarse labels is worth to a head that was fitted in closed form.
+"""How much each kind of coarse labels contributes to a head fitted in closed form.
 
-Such a fit says how far the labels of each kind lie apart (a variance), and how far classes lie apart beyond all kinds.
-Two classes differ along a kind if their labels do. So the worth of a kind is the mean over all pairs of classes:
+Such a fit estimates how far apart the labels of each kind lie (a variance), and how far apart classes lie beyond all
+kinds. Two classes differ along a kind if their labels do. So the worth of a kind is the mean over all pairs of classes:
 
     variance * (mean over classes of |row|^2 - |mean row|^2)        row: the weights of the labels of a class
 
 which is variance * (1 - sum of squared shares of labels) if classes have one label each. A kind whose labels look alike
-adds nothing, nor does one that is nearly the same for all classes. That of a number is variance * the variance of its
-values on the inner scale, spreads not counted.
+adds nothing, nor does one that is nearly the same for all classes. The worth of a number is variance * the variance of
+its values on the inner scale, ignoring spreads.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 
-NOTHING = 0.01
-"""Below this share a kind adds nothing."""
+_MIN_SHARE = 0.01
+"""A kind with a smaller share is listed as adding nothing."""
 _MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class KindWorth:
-    """How much of what tells classes apart is told by what; shares add up to 1.
+    """The share of each kind in telling classes apart; shares add up to 1.
 
     Attributes:
-        kinds: the share of each kind and number, and of each group of kinds such as ingredients; the largest first.
-        own: the share that only the classes themselves tell.
+        kinds: the share of each kind, number and group of kinds (such as ingredients), largest first.
+        own: the share that no kind explains.
     """
 
     kinds: dict[str, float]
@@ -42,12 +42,12 @@ class KindWorth:
         """The shares in a sentence or two."""
         if not self.kinds:
             return "The label graph takes no part."
-        telling = {kind: share for kind, share in self.kinds.items() if share >= NOTHING}
+        telling = {kind: share for kind, share in self.kinds.items() if share >= _MIN_SHARE}
         silent = [kind for kind in self.kinds if kind not in telling]
-        told = [f"{kind} tells {_percent(share)}" for kind, share in list(telling.items())[:_MAX_NAMED]]
+        shares = [f"{kind} tells {_percent(share)}" for kind, share in list(telling.items())[:_MAX_NAMED]]
         rest = sum(list(telling.values())[_MAX_NAMED:])
-        told += [f"{len(telling) - _MAX_NAMED} more kinds {_percent(rest)}"] if rest else []
-        named = ", ".join(told) or "no kind tells anything"
+        shares += [f"{len(telling) - _MAX_NAMED} more kinds {_percent(rest)}"] if rest else []
+        named = ", ".join(shares) or "no kind tells anything"
         text = f"Of what tells classes apart, {named}, and {_percent(self.own)} is each class's own."
         if not silent:
             return text
@@ -58,13 +58,13 @@ class KindWorth:
 def kind_worth(
     graph: LabelGraph, kinds: Mapping[str, float], own: float, numbers: Mapping[str, float] | None = None
 ) -> KindWorth:
-    """What kinds are worth.
+    """Split what tells classes apart among the kinds.
 
     Args:
         graph: the label graph.
         kinds: the variance of the labels of each kind.
-        own: that of classes beyond all kinds.
-        numbers: that which a value of variance 1 of each number makes.
+        own: the variance of classes beyond all kinds.
+        numbers: per number, the variance that a value with variance 1 adds.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x", "year": "1"}, "b": {"dish": "y", "year": "2"}})

@@ -1,7 +1,7 @@
 r"""The label graph: fine labels, and for each kind how they are linked to its coarse labels.
 
 A `LabelGraph` is a value: immutable, validated when it is made, comparable and hashable. It knows nothing of networks
-or tensors. Memory and time of everything here are linear in the number of edges.
+or tensors. Memory and time are linear in the number of edges.
 
     fine labels      "mapo tofu @ A"   "mapo tofu @ B"   "kung pao @ B"
                             |   \         |      |  \           |
@@ -58,11 +58,11 @@ class LabelGraph:
         self._kinds = {kind.name: kind for kind in kinds}
         self._numbers = {number.name: number for number in numbers}
         self.derived: dict[object, object] = {}
-        """What upper layers have computed from this graph, kept as long as it lives; not part of its value."""
+        """Cached results that upper layers derive from this graph; not part of its value."""
         _check_fine(self._fine)
         _check_parts(len(self._fine), kinds, numbers)
 
-    # ---- making one -------------------------------------------------------------------------------------------------
+    # ---- construction ------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_table(
@@ -75,9 +75,9 @@ class LabelGraph:
 
         Args:
             table: the labels and values of each fine label.
-            types: per column that is no plain kind, `"number"` or `"log number"`, with a unit as in `"number, EUR"`, or
-                labels in rising order, `("mild", "medium", "hot")`. A number is a float, a pair with its spread, or
-                text as in a graph file, such as `"12.5 +- 1.5"`.
+            types: the types of columns that are not plain kinds: `"number"` or `"log number"`, with a unit as in
+                `"number, EUR"`, or labels in rising order, `("mild", "hot")`. A number is a float, a pair with
+                its spread, or text as in a graph file, such as `"12.5 +- 1.5"`.
         """
         return cls(*parts_of_table(table, types or {}))
 
@@ -136,7 +136,7 @@ class LabelGraph:
         """Write the graph as CSV or JSON by the ending of the name; reading it again gives an equal graph."""
         write_graph_file(self, os.fspath(path))
 
-    # ---- looking at one ---------------------------------------------------------------------------------------------
+    # ---- access ------------------------------------------------------------------------------------------------------
 
     @property
     def fine(self) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class LabelGraph:
         except (KeyError, TypeError):
             raise unknown_name("label", label, labels, f"of kind {kind!r}") from None
 
-    # ---- making another one of it -----------------------------------------------------------------------------------
+    # ---- modified copies ---------------------------------------------------------------------------------------------
 
     def only(self, kinds: Iterable[str]) -> LabelGraph:
         """The graph with some of its kinds and numbers, in the given order."""
@@ -222,19 +222,19 @@ class LabelGraph:
         return LabelGraph(self._fine, chosen, [self.number(name) for name in numbers])
 
     def with_kind(self, kind: Kind) -> LabelGraph:
-        """The graph with one kind more, or with a kind of that name replaced."""
+        """The graph with this kind added, or in place of the kind with the same name."""
         return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values(), self._numbers.values())
 
     def with_number(self, number: Number) -> LabelGraph:
-        """The graph with one kind of numbers more, or with one of that name replaced."""
+        """The graph with this kind of numbers added, or in place of the one with the same name."""
         return LabelGraph(self._fine, self._kinds.values(), {**self._numbers, number.name: number}.values())
 
     def with_fine(self, rows: Mapping[str, Mapping[str, object]]) -> LabelGraph:
-        """The graph with more fine labels, after those that it has.
+        """The graph with more fine labels after its own.
 
         Args:
-            rows: fine label -> kind -> label, written as for `from_table`. A kind that is left out is unknown; a label
-                that the kind does not have is new, unless the kind is ordered. A group of binary kinds may be given as
+            rows: fine label -> kind -> label, as in `from_table`. A missing kind is unknown; a label that the kind
+                does not have yet is added, unless the kind is ordered. A group of binary kinds may be given as
                 a list of what holds; a number as a float, a pair with its spread, or text such as "12.5 +- 1.5".
 
         Example:
@@ -245,7 +245,7 @@ class LabelGraph:
         return LabelGraph(*with_rows(self, rows))
 
     def with_unknown_prior(self, prior: UnknownPrior, kinds: Iterable[str] | None = None) -> LabelGraph:
-        """The graph in which unknown parents are distributed as the known ones ("frequency") or evenly ("uniform")."""
+        """The graph with unknown parents distributed like the known ones ("frequency") or evenly ("uniform")."""
         chosen = set(self.kinds if kinds is None else [self.kind(name).name for name in kinds])
         return LabelGraph(
             self._fine,
@@ -254,11 +254,11 @@ class LabelGraph:
         )
 
     def with_photo_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
-        """The graph in which photo labels turn the links of some kinds into weights.
+        """The graph with links weighted by what photos show.
 
         Args:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
-            smoothing: how many photos the link of the class itself is worth.
+            smoothing: how many photos the original link counts as.
         """
         return LabelGraph(self._fine, blended_kinds(self, counts, smoothing), self._numbers.values())
 
@@ -275,11 +275,11 @@ class LabelGraph:
         """
         return contradictions(self, counts)
 
-    # ---- being a value ----------------------------------------------------------------------------------------------
+    # ---- value semantics ---------------------------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of all names, their order and all edges; saved with weights made for this graph."""
+        """A fingerprint of all names, their order and all edges; saved with weights trained for this graph."""
         return hashlib.sha256(canonical_json(self).encode()).hexdigest()
 
     def __len__(self) -> int:
@@ -287,7 +287,7 @@ class LabelGraph:
 
     @property
     def _parts(self) -> tuple[tuple[str, ...], tuple[Kind, ...], tuple[Number, ...]]:
-        """All that makes the value of the graph."""
+        """Everything that equality compares."""
         return self._fine, tuple(self._kinds.values()), tuple(self._numbers.values())
 
     def __eq__(self, other: object) -> bool:
@@ -319,10 +319,10 @@ class LabelGraph:
 
 
 def graph_of_file(path: str, content: FileContent) -> LabelGraph:
-    """The graph of what a file holds.
+    """The graph of the parts read from a file.
 
     Raises:
-        GraphFileError: it is no graph, although each part of it could be read.
+        GraphFileError: each part could be read, but together they are not a valid graph.
     """
     try:
         return LabelGraph(*content)
@@ -348,7 +348,7 @@ def _check_fine(fine: Sequence[str]) -> None:
 
 
 def _check_parts(fine_count: int, kinds: Sequence[Kind], numbers: Sequence[Number]) -> None:
-    """Raise if two kinds or numbers have one name, or one has not as many rows as there are fine labels."""
+    """Raise if two kinds or numbers share a name, or one has the wrong number of rows."""
     parts: list[Kind | Number] = [*kinds, *numbers]
     names = [part.name for part in parts]
     if len(set(names)) != len(names):

@@ -1,9 +1,9 @@
-"""Fine labels shared out among processes, so that each holds the rows of its own labels.
+"""Fine labels divided among processes, so that each holds the rows of its own labels.
 
-The fine labels of one coarse label of the largest kind stay together: the rows of that kind are then shared out too,
-and all sums over its children are found in one process. It must be a kind in which every fine label has one known
-parent; without any, the fine labels are cut into equal parts. The labels of all other kinds are held by every process.
-Parts follow from the graph and the number of processes alone. Cost: linear in the fine labels.
+The fine labels of one coarse label of the largest kind stay together: the rows of that kind are then divided too,
+and every sum over its children is computed in one process. It must be a kind in which every fine label has one known
+parent; without such a kind, the fine labels are cut into equal parts. Every process holds the labels of all other
+kinds. The division depends on the graph and the number of processes alone. Cost: linear in the fine labels.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from finegraph.graph.label_graph import LabelGraph
 
 @dataclass(frozen=True, eq=False)
 class LabelShard:
-    """What one process holds.
+    """The labels that one process holds.
 
     Attributes:
-        rank: its number, from 0.
+        rank: the number of the process, from 0.
         size: how many processes there are.
         fine: its fine labels, rising.
-        kind: the kind whose labels are shared out with them; None if there is none.
+        kind: the kind whose labels are divided with them; None if there is none.
         labels: its labels of that kind, rising.
     """
 
@@ -47,7 +47,9 @@ class LabelShard:
 
 
 def label_shard(graph: LabelGraph, rank: int, size: int) -> LabelShard:
-    """What one of some processes holds.
+    """The labels that one process holds.
+
+    See the module docstring for how labels are divided.
 
     Args:
         graph: the label graph.
@@ -55,7 +57,7 @@ def label_shard(graph: LabelGraph, rank: int, size: int) -> LabelShard:
         size: how many processes there are.
 
     Raises:
-        InputError: there are not enough labels for so many processes.
+        InputError: there are too few labels for this number of processes.
     """
     kind = _local_kind(graph, size)
     if kind is None:
@@ -64,7 +66,7 @@ def label_shard(graph: LabelGraph, rank: int, size: int) -> LabelShard:
     else:
         parents = graph.parents(kind)
         sizes = np.bincount(parents, minlength=len(graph.labels(kind)))
-        # A label belongs to the part in which the middle of its children falls.
+        # A label belongs to the part that contains the middle of its children.
         middle = np.cumsum(sizes) - sizes / 2
         owner = np.minimum((middle * size / max(len(graph), 1)).astype(np.int64), size - 1)
         labels, own = np.flatnonzero(owner == rank), np.flatnonzero(owner[parents] == rank)

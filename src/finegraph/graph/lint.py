@@ -1,9 +1,9 @@
-"""Checks for legal but doubtful places of a graph: probable slips, and useless parts.
+"""Warnings about legal but doubtful parts of a graph: probable mistakes, and parts without use.
 
 Each rule is a function that yields warnings; `RULES` lists them all. Every rule is linear in the edges, up to a sort.
 
-Some rules ask how kinds divide the fine labels. A kind puts fine labels with the same parents into one class; classes
-are numbered, and the numbers of several kinds are combined pair by pair.
+Some rules compare how kinds divide the fine labels. A kind puts fine labels with the same parents into one class;
+classes are numbered, and the numbers of several kinds are combined pair by pair.
 """
 
 from __future__ import annotations
@@ -77,14 +77,16 @@ def _first_use(kind: Kind, label: int, lines: Lines) -> int | None:
     return _fine_line(lines, int(kind.edges[0][np.flatnonzero(kind.coarse == label)[0]])) if lines else None
 
 
-# ---- kinds that say little -------------------------------------------------------------------------------------------
+# ---- uninformative kinds ---------------------------------------------------------------------------------------------
 
 
 def _no_kinds(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
     """A graph without kinds is a plain list of labels."""
     if not graph.kinds and not graph.numbers:
         hint = "add a column for each kind of coarse label"
-        yield _warn("no-kinds", "there is no kind, so the labels form no graph", hint, line=_HEADER if lines else None)
+        yield _warn(
+            "no-kinds", "there is no kind, so the labels do not form a graph", hint, line=_HEADER if lines else None
+        )
 
 
 def _one_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
@@ -107,7 +109,7 @@ def _unused_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
             what, them = (f"any of {len(unused)} labels", "them") if len(unused) > 1 else ("this label", "it")
             message = f"no fine label has {what} of the kind: {first_few(unused, len(unused))}"
             line = _LABELS_ROW if lines else None
-            # The labels of an order are steps, whether or not something stands on each.
+            # The labels of an ordered kind are steps of a scale, so one may be unused.
             if not kind.ordered:
                 yield _warn("unused-label", message, f"remove {them}", line=line, column=kind.name, value=unused[0])
 
@@ -159,7 +161,7 @@ def _indistinct(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
         yield _warn("not-told-apart", message, hint, line=line, column="fine", value=names[0])
 
 
-# ---- cells that mean something else ----------------------------------------------------------------------------------
+# ---- cells that may mean something else ------------------------------------------------------------------------------
 
 
 def _looks_all_of(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
@@ -226,7 +228,7 @@ def _not_nfc(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
 
 def _misspelt_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
-    """A label, or a fine label, that is nearly another one; see `spelling`."""
+    """A label, or a fine label, that is spelt nearly like another; see `spelling`."""
     for one, other in misspelt(graph.fine, np.ones(len(graph), dtype=np.int64)):
         meant = repr(shorten(graph.fine[other]))
         hint = f"did you mean {meant}? if both are meant, leave them"
@@ -245,7 +247,7 @@ def _times(number: int) -> str:
 
 
 def _alike(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
-    """Labels of one kind, or fine labels, that differ only in case, white space or signs that cannot be seen."""
+    """Labels of one kind, or fine labels, that differ only in case, white space or invisible characters."""
     message = "differs from {!r} only in case, white space or invisible signs"
     for one, other in _alike_pairs(graph.fine):
         line, text = _fine_line(lines, one), message.format(shorten(graph.fine[other]))
@@ -257,7 +259,7 @@ def _alike(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
 
 def _alike_pairs(names: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pairs (later, first) of names that are the same to a careless eye."""
+    """Pairs (later, first) of names that are easily taken for each other."""
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if not name.isascii():
@@ -288,7 +290,7 @@ def _label_sets(
 
 
 def _label_line(kind: Kind, lines: Lines, label: int) -> int | None:
-    """The line of the first use of a label, or of its declaration where nothing uses it."""
+    """The line of the first use of a label, or of its declaration if it is unused."""
     if not lines:
         return None
     return _first_use(kind, label, lines) if _uses(kind)[label] else _LABELS_ROW
@@ -300,7 +302,7 @@ def _member_line(members: Sequence[Kind], lines: Lines, member: int) -> int | No
 
 
 def _in_header(rule: Callable[[LabelGraph], Iterator[Doubt]]) -> Callable[[LabelGraph, Lines], Iterator[Fault]]:
-    """A rule about whole columns, whose warnings are about the header."""
+    """Make a rule about whole columns; its warnings point at the header."""
 
     def found(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
         for name, message, hint, column in rule(graph):
@@ -330,7 +332,7 @@ RULES: dict[str, Callable[[LabelGraph, Lines], Iterator[Fault]]] = {
 
 
 def partition_key(kind: Kind) -> object:
-    """A key that two kinds share if they differ in the names and the order of their labels only."""
+    """A key that two kinds share if they differ only in the names and the order of their labels."""
     if kind.one_parent:
         _, first, classes = np.unique(kind.parents, return_index=True, return_inverse=True)
         rank = np.empty(len(first), dtype=np.int64)
@@ -344,7 +346,7 @@ def partition_key(kind: Kind) -> object:
 
 
 def indistinct_groups(graph: LabelGraph) -> list[list[int]]:
-    """The fine labels that are alike in every kind and number, in groups of two or more, in order of appearance."""
+    """Fine labels that are equal in every kind and number, in groups of two or more, in order of appearance."""
     classes = np.zeros(len(graph), dtype=np.int64)
     for rows in (
         *(_row_classes(graph.kind(name)) for name in graph.kinds),

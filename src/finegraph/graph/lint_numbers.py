@@ -1,4 +1,4 @@
-"""Doubtful places that have to do with numbers: kinds that look like numbers, and numbers that say little.
+"""Warnings about numbers: kinds that look like numbers, and numbers that say little.
 
 Each rule yields (rule, message, hint, column); `lint` turns them into warnings.
 """
@@ -20,7 +20,7 @@ from finegraph.graph.number_cells import looks_like_number
 
 Doubt = tuple[str, str, str, str]
 _MIN_NUMBERS = 3
-"""A kind with fewer different numbers is more likely one of codes."""
+"""A kind with fewer different numbers more likely holds codes."""
 _TYPE_WORDS: dict[str, Scale] = {
     "log number": "log",
     "log": "log",
@@ -31,7 +31,7 @@ _BRACKETS = re.compile(r"(.*\S)\s*\[\s*([^\[\]]*?)\s*\]")
 
 
 def looks_numeric(graph: LabelGraph) -> Iterator[Doubt]:
-    """A kind whose labels are nothing but numbers."""
+    """A kind whose labels are all numbers."""
     for kind in _kinds(graph):
         if len(kind.labels) >= _MIN_NUMBERS and all(looks_like_number(label) for label in kind.labels):
             message = f"looks like numbers: {first_few(kind.labels, len(kind.labels))}"
@@ -46,7 +46,7 @@ def looks_typed(graph: LabelGraph) -> Iterator[Doubt]:
         meant = _nearest_type(match[2]) if match and not kind.ordered else None
         if match and meant and format_header(kind.name) == kind.name:  # with a backslash it is meant as a name
             hint = f"did you mean {format_header(match[1], meant)!r}?"
-            yield "looks-typed", "what stands in brackets is part of the name, not a type", hint, kind.name
+            yield "looks-typed", "the text in brackets is part of the name, not a type", hint, kind.name
 
 
 def _nearest_type(text: str) -> ColumnType | None:

@@ -1,9 +1,9 @@
-"""Kinds that stand in the names of fine labels: parts between signs, first and last words, numbers, shared words.
+"""Kinds found in the names of fine labels: parts between separators, first and last words, numbers, shared words.
 
 "mapo tofu @ Lei Garden" has two parts, "2012 BMW M3 Coupe" begins with a year, "Granny Smith apple" ends with what it
-is, "whole milk" and "oat milk" share a word. A part becomes a kind if labels are shared: one that every fine label has
-for itself says nothing. Words are compared without case, accents and a plural s. Cost: linear in the letters of all
-names.
+is, "whole milk" and "oat milk" share a word. A part becomes a kind if fine labels share its labels; one that is
+different for each says nothing. Words are compared without case, accents and a plural s. Cost: linear in the letters
+of all names.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from finegraph.graph.names import name_fault, words_of
 from finegraph.graph.number import Number
 
 _SIGNS = ("@", "|", "/", ";", ":", ",", " - ", " – ", " — ", "·", "(")
-_MOST_NAMES = 0.6
+_MIN_NAME_SHARE = 0.6
 """The share of names that must have the same number of parts, or a number at the same place."""
-_SHARED = 0.3
-"""The share of fine labels whose label must also be that of another."""
+_MIN_SHARED = 0.3
+"""The share of fine labels that must share their label with another."""
 _MAX_WORDS = 30
 _MAX_LENGTH = 80
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NameKind:
-    """Kinds, or a kind of numbers, that names suggest.
+    """Kinds, or a kind of numbers, suggested by names.
 
     Attributes:
-        reason: where it stands in the names.
+        reason: where in the names it was found.
         kinds: the kinds; several for a group of binary kinds.
         number: the kind of numbers, if it is one.
         shared: the share of fine labels whose label another one has too.
@@ -54,7 +54,7 @@ class NameKind:
 
 
 def kinds_from_names(fine: Sequence[str]) -> list[NameKind]:
-    """The kinds that the names of fine labels suggest, those that most fine labels share first.
+    """The kinds suggested by the names of fine labels, the most widely shared first.
 
     Args:
         fine: the fine labels.
@@ -78,14 +78,14 @@ def kinds_from_names(fine: Sequence[str]) -> list[NameKind]:
 
 
 def _parts(fine: Sequence[str]) -> Iterable[NameKind]:
-    """Kinds of the parts between signs."""
+    """Kinds of the parts between separators."""
     for sign in _SIGNS:
         split = [[part.strip(" _)") for part in name.split(sign)] for name in fine]
         count, names = Counter(map(len, split)).most_common(1)[0]
         if count < 2:
             sizes = Counter(len(parts) for parts in split if len(parts) > 1)
             count, names = sizes.most_common(1)[0] if sizes else (1, 0)
-        if count < 2 or count > 6 or names < _MOST_NAMES * len(fine):
+        if count < 2 or count > 6 or names < _MIN_NAME_SHARE * len(fine):
             continue
         for place in range(count):
             side = "before" if place == 0 else "after" if place == count - 1 else f"part {place + 1} between"
@@ -94,7 +94,7 @@ def _parts(fine: Sequence[str]) -> Iterable[NameKind]:
 
 
 def _ends(fine: Sequence[str]) -> Iterable[NameKind]:
-    """Kinds of first and last words, of those that several names have."""
+    """Kinds of first and last words that several names have."""
     words = [[word for word in words_of(name) if not word.isdecimal()] for name in fine]
     ends: tuple[tuple[str, Callable[[list[str]], str]], ...] = (
         ("last word", lambda own: own[-1] if len(own) > 1 else ""),
@@ -115,7 +115,7 @@ def _kind(name: str, reason: str, texts: Sequence[str]) -> Iterable[NameKind]:
             shown.setdefault(form, text)
     counts = Counter(form for form in forms if form in shown)
     shared = sum(count for count in counts.values() if count > 1) / len(texts)
-    if len(shown) < 2 or shared < _SHARED:
+    if len(shown) < 2 or shared < _MIN_SHARED:
         return
     place = {form: number for number, form in enumerate(shown)}
     parents = np.array([place.get(form, -1) for form in forms])
@@ -129,7 +129,7 @@ def _numbers(fine: Sequence[str]) -> Iterable[NameKind]:
     """Kinds of numbers: the first number, or the last, of most names."""
     found = [_NUMBER.findall(name) for name in fine]
     having = sum(map(bool, found))
-    if having < _MOST_NAMES * len(fine):
+    if having < _MIN_NAME_SHARE * len(fine):
         return
     for name, place in (("first number", 0), ("last number", -1)):
         if place == -1 and all(len(own) <= 1 for own in found):
@@ -138,7 +138,7 @@ def _numbers(fine: Sequence[str]) -> Iterable[NameKind]:
         known = values[~np.isnan(values)]
         counts = Counter(known.tolist())
         shared = sum(count for count in counts.values() if count > 1) / len(fine)
-        if len(counts) < 2 or shared < _SHARED or known.max() >= 1e12:
+        if len(counts) < 2 or shared < _MIN_SHARED or known.max() >= 1e12:
             continue
         is_year = bool(((known >= 1000) & (known < 2200) & (known == np.round(known))).all())
         title = "year" if is_year else name
@@ -148,7 +148,7 @@ def _numbers(fine: Sequence[str]) -> Iterable[NameKind]:
 
 
 def _words(fine: Sequence[str]) -> Iterable[NameKind]:
-    """A group of binary kinds: which of the words that several names share a name has."""
+    """A group of binary kinds: which shared words a name contains."""
     lists = [{_stem(word): word for word in words_of(name) if not word.isdecimal()} for name in fine]
     counts = Counter(form for own in lists for form in own)
     least = max(2, round(0.02 * len(fine)))
@@ -162,12 +162,12 @@ def _words(fine: Sequence[str]) -> Iterable[NameKind]:
         shown = next(own[form] for own in lists if form in own)
         kinds.append(Kind.from_parents(f"word{GROUP_SEPARATOR}{shown}", BINARY_LABELS, has))
     shared = sum(any(form in own for form in chosen) for own in lists) / len(fine)
-    if shared >= _SHARED:
+    if shared >= _MIN_SHARED:
         yield NameKind(reason="words that names share", kinds=tuple(kinds), shared=shared)
 
 
 def _stem(text: str) -> str:
-    """A text as it is compared: without case, and without the s or es of a plural."""
+    """The text in the form used for comparison: without case, and without the s or es of a plural."""
     form = " ".join(text.casefold().split())
     if form.endswith("oes") and len(form) > 5:
         return form[:-2]

@@ -1,8 +1,8 @@
-"""Searching a million names for a part of them, while somebody types.
+"""Substring search over a million names, fast enough to run while somebody types.
 
-All names stand one after the other in one array of bytes, capitals folded. The places where the first two bytes of a
-text stand are found in one pass over it, and each further byte leaves fewer. Bytes of UTF-8 find characters exactly: no
-character is a part of another. Cost: the bytes of all names once, and then what is left.
+All names are concatenated, with case folded, into one array of bytes. The positions of the first two bytes of a query
+are found in one pass over it, and each further byte narrows them down. Matching bytes of UTF-8 is exact: no
+character is a part of another. Cost: one pass over the bytes of all names, then over the matches.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from finegraph.graph.label_graph import LabelGraph
 
 _END = b"\xff"
-"""Between names; no byte of UTF-8."""
+"""Separates names; never a byte of UTF-8."""
 
 
 class NameSearch:
-    """Some names, ready to be searched.
+    """Names prepared for substring search.
 
     Example:
         >>> NameSearch(["Kung pao @ B", "mapo tofu @ A", "TOFU soup"]).holding("tofu")
@@ -34,10 +34,10 @@ class NameSearch:
         self._bytes = np.frombuffer(_END.join(folded) + 2 * _END, np.uint8)
 
     def holding(self, text: str, limit: int | None = None) -> tuple[int, list[str]]:
-        """How many names hold a text, and the first of them, those that begin with it first.
+        """How many names contain a text, and the first of them; those that begin with it come first.
 
         Args:
-            text: what to look for; capitals do not matter. Without any, all names hold it.
+            text: what to look for, ignoring case. All names contain the empty text.
             limit: how many names are listed; all by default.
         """
         wanted = text.casefold().strip().encode("utf-8", "surrogatepass")
@@ -60,7 +60,7 @@ class NameSearch:
 
 
 def label_search(graph: LabelGraph, kind: str | None = None) -> NameSearch:
-    """The fine labels of a graph, or the labels of a kind, ready to be searched; made once and kept with the graph."""
+    """A search over the fine labels of a graph, or over the labels of a kind; made once and kept with the graph."""
     key = (NameSearch, kind)
     if key not in graph.derived:
         graph.derived[key] = NameSearch(graph.fine if kind is None else graph.labels(kind))

@@ -4,10 +4,10 @@ A name is shown to people and written to files, so it must survive both: no whit
 characters, and no two names that differ only in how Unicode composes their letters. Nothing is repaired; a bad name is
 reported.
 
-For their words, names are cut at everything but letters, digits and the marks that belong to letters, between letters
-and digits, and where a large letter follows a small one ("RoyalGala"). Case and accents do not count. In scripts that
-put no spaces between words each pair of neighbouring signs is a word, so that names which share a part share words.
-Cost: linear in the letters.
+Names are split into words at everything but letters, digits and the marks that belong to letters, between letters
+and digits, and where a capital follows a small letter ("RoyalGala"). Case and accents do not count. In scripts that
+put no spaces between words, each pair of neighbouring characters is a word, so that names which share a part share
+words. Cost: linear in the letters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 RESERVED_KINDS = frozenset({"fine", "path", "label", "split", "x", "y", "width", "height"})
-"""Columns of graph and manifest files; a kind may not be called like one of them."""
+"""Columns of graph and manifest files; a kind may not have one of these names."""
 _FIRST_WORD_SIGN = "\u2e80"
 """From here on Unicode has mostly scripts that write words without spaces between them."""
 _ACCENT = 10
@@ -56,7 +56,7 @@ def kind_name_fault(name: object) -> str | None:
 
 
 def fold(name: str) -> str:
-    """The name as it is compared when case and white space do not count."""
+    """The name in the form used to compare names without regard to case and white space."""
     return " ".join(name.casefold().split())
 
 
@@ -73,7 +73,7 @@ def unicode_twins(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in their order, in the form in which they are compared.
+    """The words of a name in order, in the form used for comparison.
 
     Example:
         >>> words_of("Arla-Lactose_Free.Milk 2012")
@@ -96,7 +96,7 @@ def words_of(name: str) -> list[str]:
 
 
 def _form(sign: str) -> str:
-    """What a sign is part of: a number, a word, signs that are words, or nothing."""
+    """What a character belongs to: a number, a word, a script without spaces, or nothing."""
     group = unicodedata.category(sign)[0]
     if group == "N":
         return "number"

@@ -1,8 +1,8 @@
-"""More fine labels for a graph: new rows of the same kinds, and the coarse labels that these rows bring along.
+"""Adding fine labels to a graph: new rows for its kinds, and the coarse labels that these rows introduce.
 
-A row is written as in `LabelGraph.from_table`. A kind that it leaves out is unknown. A group of binary kinds, such as
-`with: tofu` and `with: pork`, may be given as one list of what holds. Kinds cannot be added: nothing is known of them
-for the labels that there are. Cost: linear in the edges of the graph.
+A row is written as in `LabelGraph.from_table`. A missing kind is unknown. A group of binary kinds, such as
+`with: tofu` and `with: pork`, may be given as one list of what holds. Kinds cannot be added: they would be unknown for
+all existing labels. Cost: linear in the edges of the graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from finegraph.graph.number import Number
 from finegraph.graph.number_cells import number_cell
 
 Row = Mapping[str, object]
-"""Kind -> label, or whatever else a cell may be."""
+"""Kind -> label, or any other value of a cell."""
 
 
 def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, Cell]:
@@ -30,7 +30,7 @@ def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, Cell]:
 
     Raises:
         UnknownNameError: a kind that the graph does not have.
-        GraphError: a label that cannot be meant.
+        GraphError: an invalid label.
     """
     cells: dict[str, Cell] = {}
     for name, value in row.items():
@@ -72,7 +72,7 @@ def with_rows(
 
 
 def _with_values(number: Number, rows: Mapping[str, Row]) -> Number:
-    """A kind of numbers with a value more for each row."""
+    """A kind of numbers with one more value per row."""
     cells = [
         number_cell(row.get(number.name), number.scale, f"fine label {label!r}, number {number.name!r}", number.unit)
         for label, row in rows.items()
@@ -118,7 +118,7 @@ def _check(graph: GraphLike, kind: str, cell: Cell, where: str) -> None:
 
 
 def _longer(kind: Kind, cells: list[Cell | None]) -> Kind:
-    """A kind with a row more for each cell."""
+    """A kind with one more row per cell."""
     labels = list(dict.fromkeys((*kind.labels, *(label for cell in cells if cell for label in cell.labels))))
     place = {label: number for number, label in enumerate(labels)}
     coarse = [place[label] for cell in cells if cell for label in cell.labels]

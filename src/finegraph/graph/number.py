@@ -26,10 +26,10 @@ from finegraph.graph.names import control_fault, kind_name_fault
 
 Scale = Literal["linear", "log"]
 
-LARGEST = 1e100
-"""The largest size of a value or spread; on a log scale, 1 / LARGEST is the smallest. Squares of it stay finite."""
-_FINEST = 1e-3
-"""The smallest resolution, as a part of the width: values that differ by less are one value, not two exact ones."""
+MAX_VALUE = 1e100
+"""The largest absolute value or spread; on a log scale, 1 / MAX_VALUE is the smallest value. Squares stay finite."""
+_MIN_RESOLUTION = 1e-3
+"""The smallest resolution, relative to the width: values that differ by less count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +68,10 @@ class Number:
         values, spreads = np.array(self.values, dtype=np.float64), np.array(self.spreads, dtype=np.float64)
         _check_shapes(self.name, values, spreads)
         known = ~np.isnan(values)
-        values = values + 0.0  # -0.0 and 0.0 are one value, and the caller's own array stays as it is
+        values = values + 0.0  # turns -0.0 into 0.0, and copies, so that the caller's array stays unchanged
         spreads = np.where(known, spreads, 0.0) + 0.0
-        smallest = 1 / LARGEST if self.scale == "log" else -LARGEST
-        good = (values >= smallest) & (values <= LARGEST) & (spreads >= 0) & (spreads <= LARGEST)
+        smallest = 1 / MAX_VALUE if self.scale == "log" else -MAX_VALUE
+        good = (values >= smallest) & (values <= MAX_VALUE) & (spreads >= 0) & (spreads <= MAX_VALUE)
         for row in np.flatnonzero(known & ~good)[:1].tolist():
             fault = value_fault(float(values[row]), float(spreads[row]), self.scale)
             raise GraphError(f"number {self.name!r}, fine label number {row}: {fault}")
@@ -106,7 +106,7 @@ class Number:
         """The same kind of numbers over some of the fine labels, in the given order; `centre` and `width` change."""
         return Number(self.name, self.values[fine], self.spreads[fine], self.scale, self.unit)
 
-    # ---- the inner scale --------------------------------------------------------------------------------------------
+    # ---- the inner scale ---------------------------------------------------------------------------------------------
 
     @cached_property
     def _affine(self) -> tuple[float, float]:
@@ -114,23 +114,23 @@ class Number:
         values, spreads = self._on_scale()
         if not len(values):
             return 0.0, 1.0
-        centre = float(values[0] + np.mean(values - values[0]))  # exact where all values are one
+        centre = float(values[0] + np.mean(values - values[0]))  # exact if all values are equal
         width = math.hypot(_root_mean_square(values - centre), _root_mean_square(spreads))
         return centre, width or 1.0
 
     def _on_scale(self) -> tuple[FloatArray, FloatArray]:
-        """The known values and their spreads, after the logarithm if there is one."""
+        """The known values and their spreads (after the logarithm, on a log scale)."""
         values, spreads = self.values[self.known], self.spreads[self.known]
         return (np.log(values), spreads / values) if self.scale == "log" else (values, spreads)
 
     @property
     def centre(self) -> float:
-        """What the inner value 0 is, after the logarithm if there is one."""
+        """The value that is 0 on the inner scale (after the logarithm, on a log scale)."""
         return self._affine[0]
 
     @property
     def width(self) -> float:
-        """How much an inner step of 1 is, after the logarithm if there is one; above 0."""
+        """The length of an inner step of 1 (after the logarithm, on a log scale); above 0."""
         return self._affine[1]
 
     @cached_property
@@ -145,12 +145,12 @@ class Number:
 
     @cached_property
     def resolution(self) -> float:
-        """The smallest inner spread that makes sense: half the smallest step between different values, or so."""
+        """The smallest meaningful inner spread: about half the smallest step between different values."""
         steps = np.diff(np.unique(self.standardised[0][self.known]))
-        return max(float(steps.min()) / 2, _FINEST) if len(steps) else 0.5
+        return max(float(steps.min()) / 2, _MIN_RESOLUTION) if len(steps) else 0.5
 
     def to_inner(self, value: ArrayLike) -> Float[FloatArray, "*shape"]:
-        """Values of the user's unit on the inner scale; on a log scale, what is not above 0 is minus infinity."""
+        """Convert values from the user's unit to the inner scale; on a log scale, values not above 0 become -inf."""
         given = np.asarray(value, dtype=np.float64)
         if self.scale == "log":
             with np.errstate(divide="ignore"):
@@ -158,12 +158,12 @@ class Number:
         return np.asarray((given - self.centre) / self.width)
 
     def to_outer(self, inner: ArrayLike) -> Float[FloatArray, "*shape"]:
-        """Values of the inner scale in the user's unit."""
+        """Convert values from the inner scale to the user's unit."""
         given = self.centre + self.width * np.asarray(inner, dtype=np.float64)
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(given) if self.scale == "log" else given)
 
-    # ---- being a value ----------------------------------------------------------------------------------------------
+    # ---- value semantics ---------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Number):
@@ -183,18 +183,18 @@ class Number:
 
 
 def value_fault(value: float, spread: float, scale: Scale) -> str | None:
-    """Why a value with its spread cannot be one of a kind of numbers, or None when it can."""
-    if not abs(value) <= LARGEST:
-        return f"a value is a finite number of size at most {LARGEST:g}, got {value}"
-    if scale == "log" and value < 1 / LARGEST:
-        return f"on a log scale a value is above 0 (at least {1 / LARGEST:g}), got {value}"
-    if not 0 <= spread <= LARGEST:
-        return f"a spread is a finite number from 0 to {LARGEST:g}, got {spread}"
+    """Why a value and spread are invalid for this scale, or None if they are valid."""
+    if not abs(value) <= MAX_VALUE:
+        return f"a value is a finite number of size at most {MAX_VALUE:g}, got {value}"
+    if scale == "log" and value < 1 / MAX_VALUE:
+        return f"on a log scale a value is above 0 (at least {1 / MAX_VALUE:g}), got {value}"
+    if not 0 <= spread <= MAX_VALUE:
+        return f"a spread is a finite number from 0 to {MAX_VALUE:g}, got {spread}"
     return None
 
 
 def _float_array(name: str, what: str, given: object) -> FloatArray:
-    """An array of floats, unless it is something else."""
+    """An array of floats; anything else is an error."""
     try:
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -211,6 +211,6 @@ def _check_shapes(name: str, values: FloatArray, spreads: FloatArray) -> None:
 
 
 def _root_mean_square(values: FloatArray) -> float:
-    """The root of the mean square; no square overflows or vanishes."""
+    """The root of the mean square, computed without overflow or underflow."""
     largest = float(np.abs(values).max())
     return largest * float(np.sqrt(np.mean((values / largest) ** 2))) if largest else 0.0

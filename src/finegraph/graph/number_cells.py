@@ -32,11 +32,11 @@ _OTHER_UNIT = re.compile(rf"({_DIGITS})\s*([^\s0-9.,+-][^0-9]*)")
 
 
 class NumberError(CellError):
-    """A cell of a column of numbers that is none."""
+    """An invalid cell in a column of numbers."""
 
 
 def parse_number(text: str, scale: Scale = "linear", unit: str = "") -> tuple[float, float] | None:
-    """The value and the spread that a cell says; None if it is empty, which means unknown.
+    """The value and the spread in a cell; None if it is empty, which means unknown.
 
     Args:
         text: the cell.
@@ -44,7 +44,7 @@ def parse_number(text: str, scale: Scale = "linear", unit: str = "") -> tuple[fl
         unit: the unit of the column, which the cell may repeat.
 
     Raises:
-        NumberError: the text is no number, or one that the scale does not have.
+        NumberError: the text is not a number, or not a valid one on this scale.
     """
     if not text:
         return None
@@ -57,12 +57,12 @@ def parse_number(text: str, scale: Scale = "linear", unit: str = "") -> tuple[fl
 
 
 def _unescaped(text: str) -> str:
-    """The text without the backslash that keeps spreadsheets from running it."""
+    """The text without the backslash that keeps spreadsheets from evaluating it."""
     return text[1:] if text.startswith(("\\+", "\\-")) else text
 
 
 def looks_like_number(text: str) -> bool:
-    """Whether a label is nothing but one finite number."""
+    """Whether a label is just one finite number."""
     return _FINITE.fullmatch(text) is not None
 
 
@@ -85,7 +85,7 @@ def _without_unit(text: str, unit: str) -> str:
 
 
 def _value_and_spread(text: str) -> tuple[float, float]:
-    """What the text says, whether or not it can be meant."""
+    """The value and spread in a text, before they are checked."""
     if match := _NUMBER.fullmatch(text):
         return float(match[1]), 0.0
     if match := _SPREAD.fullmatch(text):
@@ -98,7 +98,7 @@ def _value_and_spread(text: str) -> tuple[float, float]:
     hint = "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
     if "," in text and _NUMBER.fullmatch(bare := text.replace(",", ".", 1)):
         hint = f"did you mean {bare}? a number has a point, not a comma"
-    raise NumberError("no-number", "the cell of a column of numbers is no number", hint)
+    raise NumberError("no-number", "the cell is in a column of numbers but is not a number", hint)
 
 
 def format_number(value: float, spread: float) -> str:
@@ -110,12 +110,12 @@ def format_number(value: float, spread: float) -> str:
     half = spread * math.sqrt(3)
     as_range = f"{value - half:.12g}..{value + half:.12g}"
     with_spread = f"{_short(value)} +- {_short(spread)}"
-    # What was a range stays one, as long as not a bit is lost.
+    # Write a range again if it reads back to the same bits.
     return as_range if len(as_range) < len(with_spread) and _says(as_range, value, spread) else with_spread
 
 
 def _says(text: str, value: float, spread: float) -> bool:
-    """Whether a text says exactly these numbers."""
+    """Whether a text reads back as exactly these numbers."""
     try:
         return _value_and_spread(text) == (value, spread)
     except NumberError:
@@ -134,7 +134,7 @@ def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tupl
     A number is exact, a pair is a value with its spread, None and NaN are unknown, text is read as in a file.
 
     Raises:
-        GraphError: it is none of these, or the scale does not have it.
+        GraphError: it is none of these, or not valid on this scale.
     """
     if value is None:
         return None
@@ -158,5 +158,5 @@ def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tupl
 
 
 def _is_number(value: object) -> TypeGuard[Real]:
-    """Whether a Python value is a number; True and False are none."""
+    """Whether a Python value is a number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

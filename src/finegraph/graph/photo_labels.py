@@ -1,7 +1,7 @@
 """Photo labels, and how they change the links of fine labels.
 
 The graph says what holds for a class ("mapo tofu @ A" has pork: no); a photo may show something else. Training on such
-a photo fights an impossible joint, so the kind is first turned into weights. With n_ic photos of fine label i showing
+a photo would fight an impossible joint, so the links first become weights. With n_ic photos of fine label i showing
 label c, and the row g_i of the class:
 
     new row i = n_i + smoothing * g_i, normalised          (an unknown g_i adds nothing; without photos the row stays)
@@ -54,7 +54,7 @@ def count_photo_labels(
 
     Args:
         graph: the graph whose names are used.
-        fine_labels: the fine label of each photo, None if it is not known; such photos count nowhere.
+        fine_labels: the fine label of each photo, None if unknown; such photos are not counted.
         kind_labels: per kind, the label seen on each photo, None if none was; True and False for a binary kind.
 
     Example:
@@ -78,12 +78,12 @@ def count_photo_labels(
 
 
 def blended_kinds(graph: GraphLike, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> list[Kind]:
-    """All kinds of a graph, those with counts with links that are weighted by what was seen on photos.
+    """All kinds of a graph; those with counts have their links weighted by what photos show.
 
     Args:
         graph: the graph of the classes.
         counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
-        smoothing: how many photos the link of the class itself is worth; with 0 the photos alone decide.
+        smoothing: how many photos the original link counts as; with 0 the photos alone decide.
     """
     if not isinstance(smoothing, Real) or not math.isfinite(smoothing) or smoothing < 0:
         raise InputError(f"smoothing must be a finite number of photos, 0 or more, got {smoothing!r}")
@@ -127,7 +127,7 @@ def _blend(kind: Kind, seen: NDArray[Any], smoothing: float) -> Kind:
     edge, inverse = np.unique(flat, return_inverse=True)
     weight: FloatArray = np.bincount(inverse, np.concatenate([count, own_weight]), len(edge)).astype(np.float64)
     row, column = np.divmod(edge, len(kind.labels))
-    # Normalise here, so that an edge too light to be told from 0 can be left out rather than kept without weight.
+    # Normalise here, so that an edge whose weight rounds to 0 is left out rather than kept with weight 0.
     sums = np.bincount(row, weights=weight, minlength=kind.fine_count)
     if not np.isfinite(sums).all():
         raise InputError(f"kind {kind.name!r}: the counts are too large to be added up; scale them down")
@@ -138,7 +138,7 @@ def _blend(kind: Kind, seen: NDArray[Any], smoothing: float) -> Kind:
 
 
 def _checked(graph: GraphLike, name: str, given: ArrayLike) -> NDArray[Any]:
-    """The counts of a kind as an array of the right shape, with nothing in it that cannot be a count."""
+    """The counts of a kind as an array, with shape and values checked."""
     kind = graph.kind(name)
     try:
         seen = np.asarray(given)

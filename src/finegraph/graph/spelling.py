@@ -1,18 +1,18 @@
 """Suggestions for misspelt names.
 
-A name that occurs once is compared generously with those that occur more often. Two names are near when they differ by
-one letter that is added, left out, changed or swapped with the next one, or when they agree but for accents, vowels and
-doubled letters and are alike in all. Names that differ in their digits are never near ("table 1", "table 2"), nor those
-that differ in a short word ("type A", "type B") by more than a swap, nor those in scripts that write a word with one
-sign.
+A name that occurs once is compared generously with those that occur more often. Two names are near if they differ by
+one letter that is added, left out, changed or swapped with the next one, or if they agree but for accents, vowels and
+doubled letters and are similar overall. Names that differ in their digits are never near ("table 1", "table 2"), nor
+those that differ in a short word ("type A", "type B") by more than a swap, nor those in scripts that write a word with
+one character.
 
-Where both occur once, as fine labels do, or both more often, each is somebody's choice, and real names are often a
-letter apart ("peach", "perch"; "carrot", "parrot"; "noodle", "noodles"). There, more is asked for: one letter inside a
-long word, neither its first nor its last, and a word that few names have. Accents, and where words are joined, count
-as well.
+If both occur once, as fine labels do, or both more often, each was probably meant, and real names are often a
+letter apart ("peach", "perch"; "carrot", "parrot"; "noodle", "noodles"). Then the rule is stricter: one letter inside a
+long word, neither its first nor its last, in a word that few names have. Differences in accents, and in where words
+are joined, count as well.
 
-To find the near ones among many, every name is hashed with each of its letters left out: names that share a hash are
-compared, no others. So the time is linear in the letters, not quadratic in the names.
+To find near names among many, every name is hashed with each of its letters left out, and only names that share a hash
+are compared. So the time is linear in the letters, not quadratic in the names.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from finegraph.errors import near_matches
 from finegraph.graph.kind import IntArray
 from finegraph.graph.names import fold
 
-_LONGEST = 64
-"""Names longer than this are not compared; each letter of a name costs a hash of the name."""
-_ALIKE = 0.8
-"""How much of two names that agree but for vowels must be the same; "resteraunt" is 0.8 of "restaurant"."""
+_MAX_LENGTH = 64
+"""Longer names are not compared; each letter of a name costs a hash of the name."""
+_MIN_SIMILARITY = 0.8
+"""How similar two names that agree but for vowels must be; "resteraunt" and "restaurant" reach 0.8."""
 _SHORT_WORD = 5
 _LONG_WORD = 6
-"""From this number of letters on, one letter inside a word rarely makes another word."""
-_USUAL_WORD = 3
-"""A word in this number of names is no misspelling."""
-_SERIES = 20
-"""So many names that agree but for a letter are a series, not slips."""
+"""In words of at least this length, changing one letter rarely makes another word."""
+_COMMON_WORD_COUNT = 3
+"""A word in at least this many names is not a misspelling."""
+_MIN_SERIES = 20
+"""This many names that agree but for a letter are a series, not misspellings."""
 _FIRST_WORD_SIGN = "\u2e80"
-"""From here on Unicode has mostly scripts in which one sign is a word, where one other sign is another word."""
+"""From here on, Unicode holds mostly scripts in which one character is a word."""
 _BREAKS = re.compile(r"[\W_]+")
 _DIGITS = re.compile(r"\d+")
 _VOWELS = re.compile(r"[aeiouy\W_]")
@@ -51,17 +51,17 @@ _DOUBLED = re.compile(r"(.)\1+")
 
 
 class Suggestions:
-    """Hints of the form "did you mean ...?", as many as a message needs and no more.
+    """Hints of the form "did you mean ...?", as many as a message needs.
 
-    Comparing a name with thousands of others takes a while, so after the first few hints there are none.
+    Comparing a name with thousands of others is slow, so only the first few names get a hint.
     """
 
     def __init__(self, max_count: int = 10) -> None:
         self._left = max_count
 
     def hint(self, name: str, choices: Collection[str]) -> str | None:
-        """The near matches of a name as a question; None if there are none, or too many were asked for."""
-        if self._left <= 0 or len(name) > _LONGEST:
+        """The near matches of a name as a question; None if there are none, or the limit is reached."""
+        if self._left <= 0 or len(name) > _MAX_LENGTH:
             return None
         self._left -= 1
         key = fold(name)
@@ -76,7 +76,7 @@ class Suggestions:
 
 
 def misspelt(names: Sequence[str], counts: Int[IntArray, " label"]) -> list[tuple[int, int]]:
-    """Pairs (misspelt, meant) of names: of each name that may be misspelt, the one that was probably meant.
+    """Pairs (misspelt, meant): each name that may be misspelt, and the name that was probably meant.
 
     Args:
         names: the labels of a kind, or fine labels.
@@ -96,7 +96,7 @@ def _rare(folded: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
     rare_hashes, rare_owner = _hashes(folded, rare)
     if not len(usual_hashes) or not len(rare_hashes):
         return []
-    # Of the names that share a hash the first is kept: the most frequent one.
+    # Of the names that share a hash, the first one, which is the most frequent, is kept.
     known, first = np.unique(usual_hashes, return_index=True)
     place = np.minimum(np.searchsorted(known, rare_hashes), len(known) - 1)
     hit = known[place] == rare_hashes
@@ -110,8 +110,8 @@ def _rare(folded: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
 
 
 def _slips(folded: Sequence[str], counts: IntArray) -> Iterator[tuple[int, int]]:
-    """Pairs of names that both occur once, or both more often, and differ by what can hardly be meant."""
-    plain = [_plain(name) if len(name) <= _LONGEST and max(name) < _FIRST_WORD_SIGN else "" for name in folded]
+    """Pairs of names that both occur once, or both more often, and differ by a likely misspelling."""
+    plain = [_plain(name) if len(name) <= _MAX_LENGTH and max(name) < _FIRST_WORD_SIGN else "" for name in folded]
     buckets: dict[int, list[int]] = {}
     for index, name in enumerate(plain):
         if name and counts[index] > 0:
@@ -120,7 +120,7 @@ def _slips(folded: Sequence[str], counts: IntArray) -> Iterator[tuple[int, int]]
     pairs = {
         (one, other)
         for members in buckets.values()
-        if 1 < len(members) <= _SERIES
+        if 1 < len(members) <= _MIN_SERIES
         for place, one in enumerate(members)
         for other in members[place + 1 :]
         if folded[one] != folded[other] and (counts[one] > 1) == (counts[other] > 1)
@@ -130,13 +130,13 @@ def _slips(folded: Sequence[str], counts: IntArray) -> Iterator[tuple[int, int]]
     uses = Counter(word for name in plain for word in set(_BREAKS.split(name)))
     for one, other in sorted(pairs):
         words = _slip(plain[one], plain[other])
-        if words is not None and min(uses[word] for word in words) < _USUAL_WORD:
+        if words is not None and min(uses[word] for word in words) < _COMMON_WORD_COUNT:
             weights = [(int(counts[index]), uses[word]) for index, word in zip((one, other), words, strict=True)]
             yield (one, other) if weights[0] < weights[1] else (other, one)
 
 
 def _slip_hashes(name: str) -> set[int]:
-    """The hashes of a name without breaks between its words, and with each letter inside of a long word left out."""
+    """The hashes of a name without breaks between its words, and with each inner letter of a long word left out."""
     words = _BREAKS.split(name)
     hashes = {hash("".join(words))}
     for place, word in enumerate(words):
@@ -147,7 +147,7 @@ def _slip_hashes(name: str) -> set[int]:
 
 
 def _slip(one: str, other: str) -> tuple[str, str] | None:
-    """The words in which two names differ, where that is a slip; the names where only accents or breaks differ."""
+    """The words in which two names differ, if that is a slip; the names themselves if only accents or breaks differ."""
     if _DIGITS.findall(one) != _DIGITS.findall(other):
         return None
     words, others = _BREAKS.split(one), _BREAKS.split(other)
@@ -160,14 +160,14 @@ def _slip(one: str, other: str) -> tuple[str, str] | None:
         return None
     [(word, other_word)] = changed
     inside = word[0] == other_word[0] and word[-1] == other_word[-1]
-    # Another letter makes another word more often than one more or less, or two swapped: "butter", "bitter".
+    # A changed letter makes another word more often than an added, missing or swapped one: "butter", "bitter".
     another = len(word) == len(other_word) and not _swapped(word, other_word)
     long = min(len(word), len(other_word)) >= _LONG_WORD + another
     return (word, other_word) if inside and long and _one_edit(word, other_word) else None
 
 
 def near(one: str, other: str) -> bool:
-    """Whether two folded names are so close that one may be a misspelling of the other; False where they are equal."""
+    """Whether one of two folded names may be a misspelling of the other; False if they are equal."""
     if one == other or _DIGITS.findall(one) != _DIGITS.findall(other) or max(one + other) >= _FIRST_WORD_SIGN:
         return False
     one, other = _plain(one), _plain(other)
@@ -180,16 +180,19 @@ def near(one: str, other: str) -> bool:
             return False
     if _one_edit(one, other):
         return True
-    return _skeleton(one) == _skeleton(other) and SequenceMatcher(None, one, other, autojunk=False).ratio() >= _ALIKE
+    return (
+        _skeleton(one) == _skeleton(other)
+        and SequenceMatcher(None, one, other, autojunk=False).ratio() >= _MIN_SIMILARITY
+    )
 
 
 def _short(one: str, other: str) -> bool:
-    """Whether two words are so short that a letter more or less makes another word."""
+    """Whether two words are so short that one letter makes another word."""
     return min(len(one), len(other)) < _SHORT_WORD - 1 or max(len(one), len(other)) < _SHORT_WORD
 
 
 def _swapped(one: str, other: str) -> bool:
-    """Whether two words of three letters or more have the same letters, and so can only be one edit apart by a swap."""
+    """Whether two words of three or more letters have the same letters, so that only a swap can be a single edit."""
     return len(one) == len(other) >= 3 and sorted(one) == sorted(other)
 
 
@@ -218,11 +221,11 @@ def _plain(name: str) -> str:
 
 
 def _hashes(folded: Sequence[str], chosen: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """The hashes of chosen names: with each letter left out, of the whole name and of its skeleton; and the owners."""
+    """The hashes of names and of their skeletons, with each letter left out, and which name each belongs to."""
     hashes, owners = array("q"), array("q")
     for index in chosen:
         name = folded[index]
-        if not _SHORT_WORD - 1 <= len(name) <= _LONGEST:
+        if not _SHORT_WORD - 1 <= len(name) <= _MAX_LENGTH:
             continue
         digits = "\0".join(_DIGITS.findall(name))
         own = {hash((digits, name[:i] + name[i + 1 :])) for i in range(len(name))}

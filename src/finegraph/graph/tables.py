@@ -1,4 +1,4 @@
-"""The parts of a graph from a table in Python: fine label -> column -> value.
+"""Reading a graph from a Python table: fine label -> column -> value.
 
 A column is a kind, unless its type says that it holds numbers or labels in an order. Types are written as in the
 brackets of a graph file's header, see `column_types`. All faults of typed columns come in one error.
@@ -26,7 +26,7 @@ def parts_of_table(table: Mapping[str, Mapping[str, object]], types: Mapping[str
     """The fine labels, kinds and numbers of a table.
 
     Raises:
-        GraphError: a value or type that cannot be meant.
+        GraphError: an invalid value or type.
     """
     columns: dict[str, None] = {}
     for row in table.values():
@@ -72,7 +72,7 @@ def _column_type(name: str, columns: Mapping[str, None], given: TypeLike) -> Col
 
 
 def _number(name: str, values: Mapping[str, object], type_: NumberType, faults: list[str]) -> list[Number]:
-    """The kind of numbers of a column; none where there are faults, which are noted."""
+    """The kind of numbers of a column; empty if there are faults, which are noted."""
     before = len(faults)
     pairs: list[tuple[float, float]] = []
     for fine, value in values.items():
@@ -88,7 +88,7 @@ def _number(name: str, values: Mapping[str, object], type_: NumberType, faults: 
 
 
 def _ordered(name: str, values: Mapping[str, object], labels: Sequence[str], faults: list[str]) -> list[Kind]:
-    """The ordered kind of a column; none where there are faults, which are noted."""
+    """The ordered kind of a column; empty if there are faults, which are noted."""
     before = len(faults)
     cells = cells_of(name, values)
     for fine, cell in zip(values, cells, strict=True):

@@ -125,9 +125,9 @@ def test_all_faults_come_at_once_with_their_lines(folder):
     for line in (
         f"{folder}/classes.txt:2: value '3 b': expected the number 2 and a name, as in '1 001.Black_footed_Albatross'",
         f"{folder}/classes.txt:3: value 'x': expected the number 3 and a name",
-        f"{folder}/classes.txt:4: value 'a': this class stands on line 1 already; each class needs a name of its own",
+        f"{folder}/classes.txt:4: value 'a': this class is already on line 1; each class needs a name of its own",
         f"{attributes}:2: value 'has_a_b': expected 'group::choice'",
-        f"{attributes}:3: value 'has_a::b': this attribute stands on line 1 already",
+        f"{attributes}:3: value 'has_a::b': this attribute is already on line 1",
         f"{attributes}:4: value 'has_::c': a name must not be empty",
         f"{attributes}:5: value 'has_a::': a name must not be empty",
         f"{attributes}:6: value 'has_label::x': this name is taken",

@@ -88,7 +88,7 @@ def _read_numbered(path: Path, fields: int, photos: _Rows | None, source_faults:
             message = f"expected the number of a photo and {fields} field{'s' if fields > 1 else ''}"
             faults.add("bad-line", message, line=line, value=text)
         elif number in rows:
-            message = f"photo {number} stands on line {rows[number][0]} already"
+            message = f"photo {number} is already on line {rows[number][0]}"
             faults.add("duplicate-photo", message, line=line, value=text)
         elif photos and number not in photos:
             faults.add("unknown-photo", f"there is no photo {number} in images.txt", line=line, value=text)

@@ -66,7 +66,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
         elif "\0" in cells["path"]:
             faults.add("bad-path", "a path must not contain a NUL", line=line, column="path", value=cells["path"])
         elif first.setdefault((cells["path"], box), line) != line:
-            message = f"this photo stands on line {first[cells['path'], box]} already"
+            message = f"this photo is already on line {first[cells['path'], box]}"
             faults.add("duplicate-photo", message, line=line, column="path", value=cells["path"], hint="remove one row")
         seen = {kind: cells[kind] for kind in kinds if cells[kind]}
         label, split = cells["label"] or None, cells.get("split") or None

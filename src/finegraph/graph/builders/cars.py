@@ -32,7 +32,7 @@ from importlib.resources import files
 from finegraph.errors import GraphError, UnknownNameError, near_matches
 from finegraph.graph.label_graph import LabelGraph
 
-_SHOWN = 20
+_MAX_LISTED = 20
 """How many names the text of an error lists."""
 
 
@@ -92,10 +92,10 @@ def _plain(name: str) -> str:
 def _unknown_classes(names: list[str], official: tuple[str, ...]) -> UnknownNameError:
     """The error for names that are no class, each with its near matches."""
     lines = [f"{len(names)} class names are not of Stanford Cars:" if len(names) > 1 else "not of Stanford Cars:"]
-    for name in names[:_SHOWN]:
+    for name in names[:_MAX_LISTED]:
         near = near_matches(name, official) if isinstance(name, str) else []
         lines.append(f"  {name!r}" + ("; did you mean " + " or ".join(map(repr, near)) + "?" if near else ""))
-    if len(names) > _SHOWN:
-        lines.append(f"  and {len(names) - _SHOWN} more")
+    if len(names) > _MAX_LISTED:
+        lines.append(f"  and {len(names) - _MAX_LISTED} more")
     lines.append("use the names of the data set, such as 'Acura RL Sedan 2012', or leave these out")
     return UnknownNameError("\n".join(lines))

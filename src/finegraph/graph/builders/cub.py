@@ -34,7 +34,7 @@ _OFFICIAL_CLASSES, _OFFICIAL_ATTRIBUTES = 200, 312
 _SIZE = "size"
 _PERCENT_FILE = Path("attributes") / "class_attribute_labels_continuous.txt"
 _ATTRIBUTE_FILES = (Path("attributes") / "attributes.txt", Path("attributes.txt"), Path("..") / "attributes.txt")
-"""Where the names of the attributes lie: the archive holds them beside its folder, and people move them inside."""
+"""Where the names of the attributes may be: the archive has them beside its folder, and people move them inside."""
 
 
 def graph_from_cub(
@@ -97,7 +97,7 @@ def _read(folder: Path) -> tuple[list[str], list[tuple[str, str]], FloatArray]:
 
 
 def _choice(group: str, labels: list[str], percent: FloatArray) -> Kind:
-    """The group as one kind, whose labels are all its choices, also those that no species has as its first."""
+    """The group as one kind; its labels are all choices, even those that are no species' first choice."""
     parents = percent.argmax(axis=1)
     parents[percent.max(axis=1) == 0] = -1
     return Kind.from_parents(group, labels, parents)
@@ -131,7 +131,7 @@ def read_classes(path: Path, faults: FaultList) -> list[str] | None:
         if name and (fault := name_fault(name)):
             faults.add("bad-name", fault, line=line, value=name)
         if name and first.setdefault(name, line) != line:
-            message = f"this class stands on line {first[name]} already"
+            message = f"this class is already on line {first[name]}"
             faults.add("duplicate-fine", message, line=line, value=name, hint="each class needs a name of its own")
     return numbered
 
@@ -165,13 +165,13 @@ def read_attributes(path: Path, faults: FaultList) -> list[tuple[str, str]] | No
         elif fault := kind_name_fault(pair[0]) or name_fault(pair[1]):
             faults.add("bad-name", fault, line=line, value=text)
         elif first.setdefault(pair, line) != line:
-            message = f"this attribute stands on line {first[pair]} already"
+            message = f"this attribute is already on line {first[pair]}"
             faults.add("duplicate-attribute", message, line=line, value=text)
     return named
 
 
 def read_numbered(path: Path, example: str, faults: FaultList) -> list[str] | None:
-    """What follows the number on each line; the numbers must count from 1. Empty text where a line was wrong."""
+    """The text after the number on each line; the numbers must count from 1. Empty if a line is wrong."""
     lines = read_lines(path, faults)
     if lines is None:
         return None
@@ -184,7 +184,7 @@ def read_numbered(path: Path, example: str, faults: FaultList) -> list[str] | No
             message = f"expected the number {line} and a name, as in {example!r}"
             faults.add("bad-line", message, line=line, value=text)
             name = ""
-        names.append(name.rstrip())  # fields are parted by white space, so that at the end of a line parts nothing
+        names.append(name.rstrip())  # white space separates fields, so at the end of a line it has no meaning
     return names
 
 

@@ -4,12 +4,12 @@
 
 The folders that hold photos are the fine labels, and each level of folders above them is a kind. Folders of one level
 with the same name are one coarse label, wherever they lie. Where photos lie less deep than elsewhere, the levels that
-are missing are unknown. Folders without photos, and hidden files and folders, are passed over. Links to folders are
+are missing are unknown. Folders without photos, and hidden files and folders, are ignored. Links to folders are
 followed, but a link that leads back is a fault.
 
-Whether a file is a photo is told from its name alone: a link that leads nowhere or a pipe with the name of a photo
-counts as one; opening it raises the error. What can be decoded depends on what is installed, so the endings that count
-do too. Cost: one listing of each folder; no photo is opened.
+Whether a file is a photo is decided by its name alone: a broken link or a pipe with the name of a photo
+counts as one; opening it raises the error. What can be decoded depends on what is installed, and so do the endings that
+count. Cost: one listing of each folder; no photo is opened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from finegraph.graph.names import name_fault
 
 _Parts = tuple[str, ...]
 _MAX_CLASHES, _MAX_ENDINGS = 10, 5
-"""How many folders of one name, and endings of names, a message lists."""
+"""How many folders with the same name, and how many file endings, a message lists."""
 _ALWAYS = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 _HEIF = ("pillow_heif", "pip install 'finegraph[heif]'")
 _BY_PACKAGE = {
@@ -41,7 +41,7 @@ _BY_PACKAGE = {
 """Endings that need a package, and how to get it."""
 
 PHOTO_SUFFIXES = _ALWAYS | {suffix for suffix, (package, _) in _BY_PACKAGE.items() if find_spec(package) is not None}
-"""The endings of the names of photos, in small letters; other files do not make a folder a fine label."""
+"""The endings of photo names, in lower case; other files do not make a folder a fine label."""
 
 
 def graph_from_folders(
@@ -55,9 +55,9 @@ def graph_from_folders(
     Args:
         root: the folder with the hierarchy in it.
         kinds: what the levels are called, from the top; by default `level 1`, `level 2`, and so on.
-        fine: what a fine label is called: the "name" of its folder, or the "path" from `root` on, parted by `/`, where
+        fine: what a fine label is called: the "name" of its folder, or its "path" below `root`, with `/`, for when
             one name occurs in several places.
-        splits: names of folders that are no level but part the photos, such as `train`; they are left out when all the
+        splits: names of folders that are splits rather than a level, such as `train`; they are skipped if all the
             top folders with photos are called so.
 
     Raises:
@@ -100,10 +100,10 @@ def find_leaves(root: Path, faults: SourceFaults, others: list[str] | None = Non
     Args:
         root: where to look.
         faults: folders that cannot be read or understood are noted here.
-        others: the names of files that are no photos are put here.
+        others: collects the names of files that are not photos.
     """
     leaves: list[_Parts] = []
-    # A folder is entered once below each top folder, so links cannot lead round for ever, and yet one split may be a
+    # A folder is entered once below each top folder, so that links cannot lead in circles, and yet one split may be a
     # link to another.
     entered: dict[tuple[str, int, int], _Parts] = {}
     waiting: list[_Parts] = [()]
@@ -149,12 +149,12 @@ def _list_folder(path: Path) -> tuple[list[str], bool, list[str]]:
 
 
 def has_splits(found: Sequence[_Parts], splits: Collection[str]) -> bool:
-    """Whether all the top folders with photos part the photos, rather than being a level."""
+    """Whether all the top folders with photos are splits rather than a level."""
     return bool(found) and all(parts and parts[0] in splits for parts in found)
 
 
 def check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
-    """Note photos that lie too high, and folders with names that cannot be labels."""
+    """Note photos outside the lowest folders, and folders whose names cannot be labels."""
     named: set[_Parts] = set()
     above: set[_Parts] = set()
     for parts in sorted(folders):
@@ -187,16 +187,16 @@ def check_clashes(leaves: list[_Parts]) -> None:
 
 
 def is_photo(entry: os.DirEntry[str]) -> bool:
-    """Whether what is in a folder, and is not hidden, has the name of a photo and is no folder itself."""
+    """Whether an entry of a folder has the name of a photo, and is neither hidden nor a folder."""
     return _suffix(entry.name) in PHOTO_SUFFIXES and not entry.is_dir()
 
 
 def passed_over(names: Iterable[str]) -> list[str]:
-    """What to say of files that do not count as photos: how many there are of each ending.
+    """Notes on files that are not photos: how many there are of each ending.
 
     Example:
         >>> passed_over(["notes.txt", "list.TXT", "README"])
-        ['2 .txt files and 1 file without an ending are no photos and are passed over']
+        ['2 .txt files and 1 file without an ending are not photos and are ignored']
     """
     spelling: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -217,7 +217,7 @@ def passed_over(names: Iterable[str]) -> list[str]:
         shown = [*others[:_MAX_ENDINGS], *more]
         listed = " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
         one = sum(counts.values()) == 1
-        notes.append(f"{listed} {'is no photo and is' if one else 'are no photos and are'} passed over")
+        notes.append(f"{listed} {'is not a photo and is' if one else 'are not photos and are'} ignored")
     return notes
 
 

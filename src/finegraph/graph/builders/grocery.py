@@ -1,4 +1,4 @@
-"""The label graph of the Grocery Store data set: 81 classes, the product that each is one of, and their groups.
+"""The label graph of the Grocery Store data set: 81 classes with their products and groups.
 
 `classes.csv` names each class and its coarse class, which is the product ("Pear", "Milk"); the group (Fruit, Packages,
 Vegetables) is the folder right below the split, in the paths of the lists `train.txt`, `val.txt` and `test.txt`:

@@ -5,13 +5,13 @@ A manifest is a CSV file with one row per photo: `path`, `label`, optionally `sp
     path,label,dish,tofu
     1.jpg,mapo tofu @ A,mapo tofu,yes
 
-A kind whose label is the same on all photos of a fine label gives that fine label one parent. Where the photos disagree
-the kind belongs to the photos rather than to the class: an error, or weights, as the caller likes. Empty cells say
+A kind whose label is the same on all photos of a fine label gives that fine label one parent. If the photos disagree,
+the kind belongs to the photos rather than to the class: an error, or weights, as the caller chooses. Empty cells say
 nothing. A column of numbers (`price [number, EUR]`) gives the mean of the photos of a fine label, with their standard
 deviation as spread; `heat [mild < medium < hot]` has labels in an order, as in graph files (see `column_types`). Any
-other header is a name as it stands, letter by letter. So is a cell: the signs of graph files (`|`, `&`) mean nothing
-here. Rows and quotes follow the rules of graph files. Cost: linear in the cells; beside the text of the file, memory
-grows with the different pairs of fine and coarse label and with the measured values, not with the photos.
+other header is a name, taken literally. So is a cell: the signs of graph files (`|`, `&`) have no meaning
+here. Rows and quotes follow the rules of graph files. Cost: linear in the cells; besides the text of the file, memory
+grows with the distinct pairs of fine and coarse label and with the measured values, not with the photos.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def graph_from_manifest(
         kinds: the columns that are kinds; by default all but those that every manifest may have (`path`, `label`,
             `split`, `x`, `y`, `width`, `height`).
         fine: the column of the fine label.
-        on_conflict: what to do where photos of one fine label have different labels of a kind: an "error", or "weights"
-            as often as each was seen.
+        on_conflict: what to do if photos of one fine label have different labels of a kind: an "error", or "weights"
+            by how often each was seen.
 
     Raises:
         GraphFileError: all faults of the file at once, with their lines.
@@ -87,7 +87,7 @@ class _Sight:
 
 @dataclass
 class _Seen:
-    """What the rows say: each fine label with its first line, and per kind column what was seen on its photos."""
+    """The content of the rows: each fine label with its first line, and per kind what was seen on its photos."""
 
     fine: dict[str, int] = field(default_factory=dict)
     labels: dict[str, dict[str, dict[str, _Sight]]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class _Seen:
 
 
 def check_header(header: list[str], faults: FaultList) -> None:
-    """Note columns without a usable name of their own."""
+    """Note columns without a valid, unique name."""
     if not header:
         if not len(faults):
             faults.add("empty-file", "expected a header such as path,label,dish", line=1)
@@ -117,7 +117,7 @@ def check_header(header: list[str], faults: FaultList) -> None:
 def _choose_columns(
     path: Path, header: list[str], kinds: Sequence[str] | None, fine: str
 ) -> tuple[int, dict[str, int]]:
-    """Where the fine label stands, and where each kind."""
+    """The index of the column of the fine label, and of each kind."""
     if fine not in header:
         raise unknown_name("column", fine, header, f"for the fine labels in {path}")
     if kinds is None:
@@ -258,7 +258,7 @@ def column_of(header: str) -> tuple[str, ColumnType | None]:
 
 
 def check_cell(text: str, name: str, type_: ColumnType, line: int, faults: FaultList) -> float | None:
-    """The value of a cell of a typed column, if it has one; what is wrong with it is noted."""
+    """The value of a cell of a typed column, if it has one; faults are noted."""
     if not text:
         return None
     if isinstance(type_, NumberType):

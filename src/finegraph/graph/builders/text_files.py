@@ -1,4 +1,4 @@
-"""Reading the files of a source, and gathering everything that is wrong with them.
+"""Reading the files of a source, and collecting all their faults.
 
 A builder continues after a fault, so that one error shows all of them: its text names each place as
 `file:line`, and its `faults` holds them one by one.
@@ -15,7 +15,7 @@ from finegraph.graph.formats.text_file import decode
 
 
 class SourceFaults:
-    """What is wrong with a source that consists of several files or folders, gathered while it is read.
+    """The faults of a source of several files or folders, collected while it is read.
 
     Args:
         source: what the source is called in the error.
@@ -38,7 +38,7 @@ class SourceFaults:
         """Raise one error with all the faults, file by file, or do nothing when there are none."""
         found, lines, full = [], [], False
         for path, faults in self._lists.items():
-            # A folder may have any name; a strange one must not break the text into lines, or keep it from being shown.
+            # A folder may have any name, so escape what would break the line or could not be printed.
             shown = str(path) if str(path).isprintable() else repr(str(path))
             ordered = sorted(faults.found, key=lambda fault: fault.line or 0)
             lines += [f"  {fault.text(shown)}" for fault in ordered[:MAX_PRINTED]]
@@ -53,7 +53,7 @@ class SourceFaults:
 
 
 def read_text(path: Path, faults: FaultList) -> str | None:
-    """The text of a file with its line ends as they are; None, with a fault noted, where it cannot be read."""
+    """The text of a file with its line ends unchanged; None, with a fault noted, if it cannot be read."""
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -64,7 +64,7 @@ def read_text(path: Path, faults: FaultList) -> str | None:
 
 
 def read_lines(path: Path, faults: FaultList) -> list[str] | None:
-    """The lines of a file without their ends; None, with a fault noted, where it cannot be read."""
+    """The lines of a file without their ends; None, with a fault noted, if it cannot be read."""
     text = read_text(path, faults)
     if text is None:
         return None

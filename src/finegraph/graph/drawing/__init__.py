@@ -1,1 +1,1 @@
-"""A label graph as a picture: what is shown, where it stands, and the SVG of it."""
+"""Drawings of a label graph: what is shown, its layout, and the SVG."""

@@ -38,7 +38,7 @@ AXIS = 20.0
 
 @dataclass(frozen=True)
 class Dot:
-    """The value of one fine label: where it stands, where its spread begins and ends, and what it says."""
+    """The value of one fine label: its position, the ends of its spread, and its text."""
 
     x: float
     y: float
@@ -67,7 +67,7 @@ def with_strips(
     """The layout with room for the strips of some kinds of numbers, and the strips.
 
     Args:
-        layout: the fine labels and kinds as they stand.
+        layout: the layout of the fine labels and kinds.
         numbers: what to draw, from left to right.
         fine: which fine labels are drawn, from top to bottom.
     """
@@ -90,7 +90,7 @@ def with_strips(
 
 
 def heading(number: Number) -> tuple[str, str]:
-    """The name of a strip and what stands behind it: its unit and whether its axis is one of ratios."""
+    """The name of a strip and the note after it: its unit and whether its axis is logarithmic."""
     return number.name, ", ".join(word for word in (number.unit, "log scale" if number.scale == "log" else "") if word)
 
 
@@ -123,7 +123,7 @@ def _ends(number: Number) -> tuple[float, float]:
 
 
 def _words(number: Number, index: int) -> str:
-    """The value of a fine label for people."""
+    """The value of a fine label as text."""
     if np.isnan(number.values[index]):
         return f"{number.name} unknown"
     spread = f" ± {number.spreads[index]:.4g}" if number.spreads[index] else ""

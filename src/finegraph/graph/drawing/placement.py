@@ -1,9 +1,9 @@
 """The layout of a drawing of a graph: boxes, links and headings, in pixels.
 
-A panel has the fine labels in its middle and kinds stacked to their left and right. A side takes kinds as long as an
-eye can follow its links; then a further panel begins, with the same fine labels in the same order. A coarse label with
-many children gets a taller box, and links end side by side on a box, in the order of where they come from, so that they
-do not run into one point. Linear in what is drawn.
+A panel has the fine labels in its middle and kinds stacked to their left and right. A side takes kinds as long as the
+eye can follow its links; then another panel begins, with the same fine labels in the same order. A coarse label with
+many children gets a taller box, and links end side by side on a box, in the order of their origins, so that they
+do not meet in one point. Cost: linear in what is drawn.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FONT = 11.5
 HEADING_FONT = 13.0
 NOTE_FONT = 10.5
 ROW = 23.0
-"""From one fine label to the next."""
+"""The distance from one fine label to the next."""
 BOX = 18.0
-"""The height of the box of a fine label, and the least height of any other."""
+"""The height of the box of a fine label, and the minimum height of any other."""
 PADDING = 8.0
 BULLET = 15.0
 HEADING = 28.0
@@ -38,12 +38,12 @@ SIDE_LINKS = 100
 """The largest number of links on one side of a panel, unless a single kind has more."""
 SIDE_KINDS = 3
 PITCHES = (18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0)
-"""How much of the height of a box a link may ask for; the first of these with which everything fits is taken."""
+"""How much height a link may add to a box; the first pitch with which everything fits is used."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle with a name in it; not `real` if the name is not that of a label."""
+    """A rectangle with a name in it; `real` if the name is that of a label."""
 
     x: float
     y: float
@@ -66,7 +66,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Section:
-    """One kind as it stands on a side: its number, the corner where its heading begins, its boxes and its links."""
+    """One kind on a side: its number, the corner of its heading, its boxes and its links."""
 
     number: int
     links: Links
@@ -103,12 +103,12 @@ class _Side:
     stack: list[list[float]] = field(default_factory=list)
 
     def takes(self, links: Links) -> bool:
-        """Whether there is room for one kind more."""
+        """Whether there is room for another kind."""
         return not self.columns or (len(self.columns) < SIDE_KINDS and self.link_count + links.link_count <= SIDE_LINKS)
 
     @property
     def box_count(self) -> int:
-        """The boxes that stand above each other, a heading counted as one."""
+        """How many boxes are stacked, each heading counted as one."""
         return sum(len(links.nodes) + 1 for _, links in self.columns)
 
     @property
@@ -131,7 +131,7 @@ class _Side:
         return inner + notes + HEADING * len(self.stack) + BETWEEN_KINDS * max(len(self.stack) - 1, 0)
 
     def grow(self, room: float) -> None:
-        """Make the boxes as tall as their numbers of links ask and the room allows."""
+        """Make the boxes as tall as their links need and the room allows."""
         for pitch in PITCHES:
             self.stack = [[max(BOX, pitch * len(node.rows)) for node in links.nodes] for _, links in self.columns]
             if self.height <= room:
@@ -139,12 +139,12 @@ class _Side:
 
 
 def heading_words(links: Links) -> str:
-    """What stands behind the name of a kind."""
+    """The note after the name of a kind."""
     return f"any of {links.label_count:,}" if links.column.group else f"one of {links.label_count:,}"
 
 
 def heading_width(links: Links) -> float:
-    """The room that the heading of a kind asks for."""
+    """The width that the heading of a kind needs."""
     return (
         BULLET
         + text_width(links.column.name, HEADING_FONT, bold=True)
@@ -172,7 +172,7 @@ def lay_out(fine: Sequence[str], columns: Sequence[Links]) -> Layout:
 
 
 def _panels(columns: Sequence[Links]) -> list[tuple[_Side, _Side]]:
-    """The kinds spread over the sides of panels: each where there is more room, a new panel if there is none."""
+    """Distribute the kinds over the sides of panels: each to the side with more room, or to a new panel."""
     pairs = [(_Side(), _Side())]
     for number, links in enumerate(columns):
         sides = sorted(pairs[-1], key=lambda side: side.box_count)
@@ -221,7 +221,7 @@ def _sections(side: _Side, x: float, height: float, fine: Sequence[Box]) -> list
 
 
 def _curves(node: Node, box: Box, fine: Sequence[Box], used: IntArray, degree: IntArray) -> list[Curve]:
-    """The links of one box; `used` counts how many of its `degree` links on this side a fine label has got so far."""
+    """The links of one box; `used` counts how many of its `degree` links each fine label already has on this side."""
     curves = []
     order = np.argsort(node.rows, kind="stable")
     for number, index in enumerate(order.tolist(), start=1):

@@ -1,14 +1,13 @@
 """The content of a drawing of a graph: which fine labels, kinds and links, in which order.
 
-A picture of everything is readable for small graphs only. So some fine labels, in proportion from every coarse label,
-and the first kinds are taken, the rest is counted, and nothing is left out without a number that says so. Fine labels
-are ordered by the parents in the first kind, then the second, and so on; the labels of a kind by the mean position of
-their children (the barycentre), which keeps crossings few, except where they have an order of their own. Cost: a sort
-of the fine labels.
+A picture of everything is readable only for small graphs. So a proportional sample of fine labels and the first kinds
+are drawn, and the picture says how many are left out. Fine labels are ordered by their parents in the first kind, then
+the second, and so on; the labels of a kind by the mean position of their children (the barycentre), which keeps
+crossings few, unless the kind is ordered. Cost: a sort of the fine labels.
 
-Where there is no room for all fine labels, `sample_fine` takes some: the kind with the fewest labels parts them, each
-part gets one place first, then places go where a part has most fine labels for those it has (the method of
-Sainte-Lague). Inside of a part the places are spread evenly over the fine labels in the order of their other parents.
+If there is no room for all fine labels, `sample_fine` chooses some: the kind with the fewest labels divides them, each
+part first gets one place, then places go to the part with the most fine labels per place (the method of
+Sainte-Lague). Within a part, places are spread evenly over the fine labels in the order of their other parents.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Node:
     """A coarse label of the picture.
 
     Attributes:
-        name: the label; what the box says for the labels taken together and for unknown.
-        real: whether it is a label of the kind, not one of these two.
+        name: the label, or the text of the box for the remaining labels or for unknown.
+        real: whether it is a label of the kind, rather than one of these two.
         rows: the positions of its fine labels in the picture.
         weights: the weight of each of these links; 0 for a link that is unknown.
     """
@@ -64,7 +63,7 @@ class Links:
 
 
 def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> Int[IntArray, " sample"]:
-    """At most `count` fine labels of a graph, which stand for all, ordered by their parents in the columns."""
+    """A representative sample of at most `count` fine labels, ordered by their parents in the columns."""
     parents = {column.name: _first_parents(graph, column) for column in columns}
     chosen = sample_fine([parents[column.name] for column in by_size(graph, columns)], len(graph), count)
     keys = [parents[column.name][chosen] for column in columns]
@@ -72,7 +71,7 @@ def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> Int[
 
 
 def by_size(graph: LabelGraph, columns: Sequence[Column]) -> list[Column]:
-    """Columns by how many labels they have, the fewest first; groups, of which several labels hold, come last."""
+    """Columns by their number of labels, the fewest first; groups, in which several labels hold, come last."""
     return sorted(columns, key=lambda column: (column.group, len(column.labels(graph))))
 
 
@@ -104,7 +103,7 @@ def links_of(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], 
     present = np.flatnonzero(counts)
     own = np.sort(present[np.argsort(-counts[present], kind="stable")][:max_labels])
     nodes = [Node(names[label], True, rows[labels == label], weights[labels == label]) for label in own]
-    if column.group or not kinds[0].ordered:  # an order stands as it is
+    if column.group or not kinds[0].ordered:  # an ordered kind keeps its order
         nodes.sort(key=lambda node: float(node.rows.mean()))
     if len(present) > len(own):
         shared = ~np.isin(labels, own)
@@ -130,7 +129,7 @@ def _edges(kinds: Sequence[Kind], group: bool) -> tuple[IntArray, IntArray, Floa
 
 
 def _unknown(kinds: Sequence[Kind]) -> tuple[IntArray, list[tuple[int, int]]]:
-    """The rows that are unknown in all kinds of a column, and the single (row, kind) of those unknown in some only."""
+    """The rows that are unknown in all kinds of a column, and the pairs (row, kind) of those unknown in some."""
     unknown = np.stack([kind.unknown for kind in kinds], axis=1)
     everywhere = np.asarray(unknown.all(axis=1))
     rows, members = np.nonzero(unknown & ~everywhere[:, None])
@@ -141,7 +140,7 @@ def sample_fine(parents: Sequence[Int[IntArray, " fine"]], fine: int, count: int
     """The numbers of at most `count` fine labels, in the order of the graph.
 
     Args:
-        parents: of each fine label, in each kind; the kind that parts the fine labels first.
+        parents: per kind, the parent of each fine label; the kind that divides the fine labels comes first.
         fine: how many fine labels there are.
         count: how many are wanted.
     """
@@ -150,7 +149,7 @@ def sample_fine(parents: Sequence[Int[IntArray, " fine"]], fine: int, count: int
     order = np.lexsort(tuple(reversed(parents))) if parents else np.arange(fine)
     first = parents[0][order] if parents else np.zeros(fine, dtype=np.int64)
     _, sizes = np.unique(first, return_counts=True)
-    if len(sizes) > count:  # not even one of each
+    if len(sizes) > count:  # not even one per part
         sizes = np.array([fine])
     chosen = []
     for start, size, places in zip(np.cumsum(sizes) - sizes, sizes, _places(sizes, count), strict=True):

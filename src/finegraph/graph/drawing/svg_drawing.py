@@ -1,9 +1,9 @@
 """A label graph as a picture: one self-contained SVG text.
 
-Fine labels stand in the middle, the kinds to their left and right, each kind in a colour of its own that also people
-with colour-blindness tell apart. The width of a link is its weight; what is unknown is dashed and hollow. All looks are
-attributes of the elements: there is no style sheet, no script and nothing to fetch, so the picture can be put into a
-page as it is. The same graph gives the same bytes. Linear in what is drawn, and a large graph is drawn in part only.
+Fine labels are in the middle, kinds to their left and right, each in its own colour, from a palette that is safe for
+colour-blind readers. The width of a link is its weight; what is unknown is dashed and hollow. All styling is in
+attributes of the elements: there is no style sheet, no script and nothing to fetch, so the picture can be embedded in a
+page. The same graph gives the same bytes. Cost: linear in what is drawn; of a large graph only a part is drawn.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MARGIN = 28.0
 LINE = 18.0
 UNKNOWN_LOOK = 'stroke-width="1.2" stroke-dasharray="4 3"'
 UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]")
-"""What XML cannot hold, and the marks that turn the direction of all text behind them."""
+"""Characters that XML cannot hold, and marks that change the direction of the text after them."""
 FAMILY = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 
@@ -72,7 +72,7 @@ def draw_svg(
         graph: the graph.
         kinds: the kinds, groups and numbers to draw, in order; by default the first `max_kinds` of the graph, and the
             first kinds of numbers.
-        title: what stands above the picture.
+        title: the title of the picture.
         max_fine: the largest number of fine labels; of more, some of each coarse label are drawn, in proportion.
         max_kinds: the largest number of kinds and groups.
         max_labels: the largest number of labels of a kind with a box of their own.
@@ -94,7 +94,7 @@ def draw_svg(
 
 
 def _notes(graph: LabelGraph, fine_count: int, drawn: Sequence[Column], strips: int, in_order: bool) -> list[str]:
-    """What the graph has, and what of it is drawn if that is not all."""
+    """The size of the graph, and which part of it is drawn."""
     numbers = f", {_count(len(graph.numbers), 'number')}" if graph.numbers else ""
     notes = [f"{_count(len(graph), 'fine label')}, {_count(len(graph.kinds), 'kind')}{numbers}"]
     parts = []
@@ -201,7 +201,7 @@ def _curve(curve: Curve) -> str:
 
 
 def _box(box: Box, fill: str, stroke: str, whole: str) -> str:
-    """A box with its name, shortened to fit; what it stands for as a whole is in its title."""
+    """A box with its name, shortened to fit; its title has the full text."""
     look = f'fill="{fill}"' if box.real else f'fill="{PAPER}" stroke-dasharray="3 2"'
     return (
         f'<g><title>{_text(whole)}</title><rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
@@ -280,7 +280,7 @@ def _words(x: float, y: float, words: str, size: float = FONT, colour: str = INK
 
 
 def _text(words: str) -> str:
-    """Text as it may stand in XML: escaped, and with a replacement mark for what cannot be shown."""
+    """Text escaped for XML, with a replacement character for what cannot be shown."""
     return escape(UNFIT.sub("\ufffd", words))
 
 

@@ -10,7 +10,7 @@ WIDTHS = {
     **dict.fromkeys("frt()[]-", 0.42),
     **dict.fromkeys("mwMW@%", 1.0),
 }
-"""Of the characters that differ most from the others, as a part of the font size."""
+"""The widths of unusually narrow or wide characters, relative to the font size."""
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
@@ -19,7 +19,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 def shorten(text: str, width: float, size: float, bold: bool = False) -> str:
-    """Text that fits into a width; both ends are kept, for names may differ in either, with an ellipsis in between."""
+    """Shorten text to a width in the middle: names may differ at either end, so both are kept."""
     if text_width(text, size, bold) <= width + 0.01:
         return text
     room = width - text_width(ELLIPSIS, size, bold)
@@ -35,7 +35,7 @@ def shorten(text: str, width: float, size: float, bold: bool = False) -> str:
 
 
 def _em(character: str) -> float:
-    """The width of a character as a part of the font size."""
+    """The width of a character relative to the font size."""
     if unicodedata.combining(character):
         return 0.0
     if unicodedata.east_asian_width(character) in "WF":

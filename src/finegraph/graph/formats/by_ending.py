@@ -33,11 +33,11 @@ def read_graph_file(path: str) -> tuple[FileContent, list[int] | None]:
 
 
 def write_graph_file(graph: GraphLike, path: str) -> None:
-    """Write a graph to a file, in one step; after a failure an old file is as it was.
+    """Write a graph to a file, in one step; after a failure the old file is unchanged.
 
     Raises:
         GraphFileError: the file cannot be written.
-        GraphError: the graph holds something that CSV cannot.
+        GraphError: the graph holds something that CSV cannot represent.
     """
     write_text(path, format_csv(graph, safe=True) if _is_csv(path) else canonical_json(graph) + "\n")
 

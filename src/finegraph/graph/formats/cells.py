@@ -8,7 +8,7 @@ r"""The syntax of the cells of a graph file.
     &                known: none of them
 
 A `:` is a weight only if the text after the last one is a number, so `has_bill_shape::dagger` is a name. A backslash
-takes the meaning from `\ | & : # [ <`, and from `= + - @`, which have one for spreadsheets only. White space around `|`
+escapes `\ | & : # [ <`, and `= + - @`, which have a meaning only for spreadsheets. White space around `|`
 and `&` belongs to them; any other at the end of a name is a fault. `parse_cell` and `format_cell` are each other's
 inverse. Linear in the length of the text. Cells of numbers are in `number_cells`.
 """
@@ -25,7 +25,7 @@ from finegraph.graph.names import control_fault, name_fault
 _SPECIAL = re.compile(r"[\\|&:]")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 FORMULA_SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""A cell that begins with one of these may be run by a spreadsheet; after a backslash it is only text."""
+"""A spreadsheet may evaluate a cell that begins with one of these; after a backslash it is only text."""
 _ESCAPABLE = frozenset(("\\", "|", "&", ":", "#", "[", "<", *FORMULA_SIGNS))
 _LONE_AND = r"(?<![^\s|])&(?![^\s|])"
 """An `&` with white space, a `|` or the end of the cell on either side."""
@@ -37,7 +37,7 @@ _MASK = "\0\0"
 
 
 def text_only(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; reading takes the backslash away again."""
+    """The cell with a backslash if a spreadsheet could take it for a formula; reading removes the backslash."""
     return "\\" + cell if cell.startswith(FORMULA_SIGNS) else cell
 
 
@@ -47,7 +47,7 @@ def without_mark(cell: str) -> str:
 
 
 def parse_cell(text: str) -> Cell | None:
-    """What a cell says; None if it is empty, which means unknown.
+    """The content of a cell; None if it is empty, which means unknown.
 
     Raises:
         CellError: the text does not follow the syntax.
@@ -69,7 +69,7 @@ def parse_cell(text: str) -> Cell | None:
     labels: dict[str, None] = {}
     for name, _ in parts:
         if name in labels:
-            raise CellError("label-twice", f"the label {shorten(name)!r} stands twice in one cell")
+            raise CellError("label-twice", f"the label {shorten(name)!r} occurs twice in one cell")
         labels[name] = None
     return Cell(tuple(labels), _weights(parts, all_of), all_of=all_of)
 
@@ -77,7 +77,7 @@ def parse_cell(text: str) -> Cell | None:
 def format_cell(cell: Cell | None) -> str:
     """The text of a cell; `parse_cell` gives the same cell again.
 
-    Two forms that no cell of a file has are written as what they mean: a list of one label as that label, and one
+    Two forms that do not occur in files are written as what they mean: a list of one label as that label, and one
     parent with a weight as that parent.
     """
     if cell is None:
@@ -91,7 +91,7 @@ def format_cell(cell: Cell | None) -> str:
 
 
 def escape_label(name: str) -> str:
-    """A label as it stands in a cell: whatever would mean something else gets a backslash."""
+    """A label escaped for a cell: whatever has a special meaning gets a backslash."""
     if not _SPECIAL.search(name):
         return name
     positions = {match.start() for match in _TO_ESCAPE.finditer(name)}
@@ -102,7 +102,7 @@ def escape_label(name: str) -> str:
 
 
 def parse_name(text: str) -> str:
-    """The name in a header or fine cell, where nothing but the backslash has a meaning.
+    """The name in a header or fine cell, where only the backslash has a meaning.
 
     Raises:
         CellError: an escape that does not exist, or a text that cannot be a name.
@@ -116,7 +116,7 @@ def parse_name(text: str) -> str:
 
 
 def format_name(name: str) -> str:
-    """A name as it stands in a header or fine cell."""
+    """A name escaped for a header or fine cell."""
     text = name.replace("\\", "\\\\")
     return "\\" + text if text.startswith("#") else text
 
@@ -129,14 +129,14 @@ def mask_escapes(text: str) -> str:
         if match[1] not in _ESCAPABLE:
             raise CellError(
                 "bad-escape",
-                f"{match[0]!r} is no escape",
+                f"{match[0]!r} is not an escape",
                 r"there are \\ \| \& \: \# \[ \< \= \+ \- \@; write a backslash as \\",
             )
     return _ESCAPE.sub(_MASK, text)
 
 
 def unescape(text: str) -> str:
-    """The text without its escapes, which must be good ones."""
+    """The text without its escapes, which must be valid."""
     return _ESCAPE.sub(r"\1", text)
 
 
@@ -151,7 +151,7 @@ def _check_text(text: str) -> None:
 
 
 def _spans(masked: str, separator: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Where the parts between the separators begin and end, without the white space that belongs to the separators."""
+    """The start and end of each part between separators, without the white space that belongs to the separators."""
     cuts = [match.start() for match in separator.finditer(masked)]
     spans = []
     for start, end in zip([0] + [cut + 1 for cut in cuts], [*cuts, len(masked)], strict=True):
@@ -221,5 +221,5 @@ def _weights(parts: Sequence[tuple[str, str | None]], all_of: bool) -> tuple[flo
 
 
 def _or_name(name: str, weight: str) -> str:
-    """The hint for a number that is perhaps no weight."""
+    """The hint for a number that may not be meant as a weight."""
     return f"if it is part of the name, write {shorten(escape_label(f'{name}:{weight}'))}"

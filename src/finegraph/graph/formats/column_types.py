@@ -1,4 +1,4 @@
-r"""What stands in brackets after the name of a column: that it holds numbers, or labels in an order.
+r"""The type of a column, in brackets after its name: numbers, or labels in an order.
 
     price [number]                      numbers
     price [number, EUR]                 numbers with a unit
@@ -7,7 +7,7 @@ r"""What stands in brackets after the name of a column: that it holds numbers, o
 
 Any other text in brackets is part of the name, so `size [cm]` is a kind of that name; a kind that is really called
 `price [number]` is written `price \[number]`. In an order, `<` separates only with white space on both sides. A
-backslash takes the meaning from `[` and `<`. `parse_header` and `format_header` are each other's inverse.
+backslash escapes `[` and `<`. `parse_header` and `format_header` are each other's inverse.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ ColumnType = NumberType | OrderType
 
 
 def parse_type(text: str) -> ColumnType | None:
-    """The type that a text says, as it stands in the brackets of a header; None if it says none.
+    """The type in the brackets of a header; None if the text is not a type.
 
     Raises:
-        CellError: it looks like a type, but cannot be one.
+        CellError: it looks like a type, but is not a valid one.
     """
     masked = mask_escapes(text) if "number" in text or "<" in text else text
     if match := _NUMBER.fullmatch(masked):
@@ -76,7 +76,7 @@ def parse_header(text: str) -> tuple[str, ColumnType | None]:
     """The name and the type of a column.
 
     Raises:
-        CellError: there is an escape that does not exist, or a name or a type that cannot be one.
+        CellError: an unknown escape, or an invalid name or type.
     """
     if text.endswith("]") and (match := _TYPED.fullmatch(mask_escapes(text))):
         kind = parse_type(text[match.start(2) : match.end(2)].strip())
@@ -105,7 +105,7 @@ def order_fault(labels: Sequence[str]) -> str | None:
     if len(labels) < 2:
         return "an order has at least two labels"
     if len(set(labels)) != len(labels):
-        return "a label stands twice in the order"
+        return "a label occurs twice in the order"
     for one, two in unicode_twins(labels):
         return f"the labels {one!r} and {two!r} of the order read the same but are spelt in two Unicode forms"
     return None
@@ -119,6 +119,6 @@ def _checked_order(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _escape(text: str) -> str:
-    """A label or unit as it stands in brackets."""
+    """A label or unit escaped for the brackets."""
     text = text.replace("\\", "\\\\").replace("[", "\\[")
     return _LESS.sub(r"\\<", text)

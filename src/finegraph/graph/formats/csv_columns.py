@@ -1,7 +1,7 @@
-"""One column of a CSV graph file: its cells, what is wrong with them, and the kinds it describes.
+"""One column of a CSV graph file: its cells, their faults, and the kinds it describes.
 
-A column has few different cells compared with its rows, so each different text is stored, parsed and checked once and a
-row keeps only the number of its text. Memory is 4 bytes per cell, time is linear in the cells.
+A column usually has few distinct cells, so each distinct text is stored, parsed and checked once, and a
+row keeps only the number of its text. Memory: 4 bytes per cell. Time: linear in the cells.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from finegraph.graph.number import Number
 from finegraph.graph.number_cells import NumberError, parse_number
 from finegraph.graph.spelling import Suggestions
 
-LONGEST_CELL = 1_000_000
-"""Characters of a cell; the cells of the `#labels` row are not limited."""
+MAX_CELL_LENGTH = 1_000_000
+"""In characters; the cells of the `#labels` row are not limited."""
 _YES_WORDS = frozenset({"yes", "y", "true", "t", "1", "on"})
 _NO_WORDS = frozenset({"no", "n", "false", "f", "0", "off"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the checks of a column need to know of its file.
+    """What the checks of a column need to know about its file.
 
     Attributes:
         lines: the line of each row.
         labels_line: the line of the `#labels` row.
         whole: whether no row was left out because of a fault.
-        suggestions: finds near misses.
+        suggestions: suggests names for misspelt ones.
         faults: where faults are noted.
     """
 
@@ -55,10 +55,10 @@ class Column:
 
     Attributes:
         name: the name of the kind, group or number.
-        type: what the header says of it, if it says more than the name.
+        type: the type in the header, if there is one.
         texts: the different texts of its cells with their numbers, in order of appearance.
         codes: the number of the text in each row.
-        declared: what the `#labels` row says of the column, as text; empty if it says nothing.
+        declared: the cell of the column in the `#labels` row; may be empty.
     """
 
     def __init__(self, name: str, type_: ColumnType | None = None) -> None:
@@ -85,12 +85,12 @@ class Column:
         return np.argsort(self._code_array, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
 
     def rows_with(self, code: int) -> list[int]:
-        """The rows in which a text stands."""
+        """The rows that hold a text."""
         rows, starts = self._rows_by_code
         return [int(row) for row in rows[starts[code] : starts[code + 1]]]
 
     def kinds(self, context: Context) -> list[Kind]:
-        """The kinds that the column describes; none where it has faults, which are noted."""
+        """The kinds that the column describes; empty if it has faults, which are noted."""
         found = _Checks(self, context).run()
         if found is None:
             return []
@@ -104,7 +104,7 @@ class Column:
             return []
 
     def number(self, context: Context, type_: NumberType) -> Number | None:
-        """The kind of numbers that the column holds; None where it has faults, which are noted."""
+        """The kind of numbers that the column holds; None if it has faults, which are noted."""
         checks = _Checks(self, context)
         found = checks.numbers(type_)
         if found is None:
@@ -198,9 +198,9 @@ class _Checks:
         return cell.labels if cell else None
 
     def _parse(self, text: str, code: int) -> Cell | None:
-        """One of the different cells; what is wrong with it is noted."""
-        if len(text) > LONGEST_CELL:
-            self._note("long-cell", f"the cell has {len(text)} characters; at most {LONGEST_CELL} can be read", code)
+        """One of the distinct cells; its faults are noted."""
+        if len(text) > MAX_CELL_LENGTH:
+            self._note("long-cell", f"the cell has {len(text)} characters; at most {MAX_CELL_LENGTH} can be read", code)
             return None
         try:
             return parse_cell(text)
@@ -209,7 +209,7 @@ class _Checks:
             return None
 
     def _check_forms(self, cells: Sequence[Cell | None], declared: Sequence[str] | None) -> None:
-        """A column holds cells that mean all of several labels, or cells that mean one of several, not both."""
+        """Note a column that mixes all-of cells with one-of cells."""
         all_of = next((code for code, cell in enumerate(cells) if cell and cell.all_of), None)
         if all_of is None:
             return
@@ -237,7 +237,7 @@ class _Checks:
             self.faults.add("empty-kind", "unknown for every fine label", line=1, column=self.column.name, hint=hint)
 
     def _check_twins(self, labels: dict[str, int]) -> None:
-        """No two labels read the same."""
+        """Note labels that read the same."""
         for one, two in unicode_twins(labels):
             rows = self.column.rows_with(labels[two])
             self._twins(one, two, self.lines[rows[0]])
@@ -247,7 +247,7 @@ class _Checks:
         self.faults.add("unicode-twins", message, line=line, column=self.column.name, value=two, hint="use one form")
 
     def _check_declared(self, cells: Sequence[Cell | None], declared: set[str]) -> None:
-        """Every label that is used stands in the `#labels` row or the header, where that lists labels of the column."""
+        """Note labels that are missing from the `#labels` row or the header, if these list the labels of the column."""
         ordered = isinstance(self.column.type, OrderType)
         where, line = ("order of the header", 1) if ordered else ("#labels row", self.labels_line)
         hints: dict[str, str] = {}
@@ -262,7 +262,7 @@ class _Checks:
                 self._note("undeclared-label", message, code, hints[label])
 
     def _check_yes_no(self, labels: dict[str, int]) -> None:
-        """A column with yes or no holds nothing else, unless the `#labels` row says so."""
+        """Note other labels beside yes and no, unless the `#labels` row lists them."""
         odd = [label for label in labels if label not in BINARY_LABELS]
         if not odd or len(odd) == len(labels):
             return

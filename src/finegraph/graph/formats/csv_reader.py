@@ -5,10 +5,10 @@
     mapo tofu @ A,mapo tofu,A,tofu & pork
     kung pao @ B,kung pao,B,chicken
 
-A header may say that its column holds numbers or ordered labels, `price [number]`; see `column_types`.
-The optional second row, whose first cell is `#labels`, lists labels in order, where the order of appearance is not
-meant or a label has no fine label. The syntax of the cells is in `cells`, that of rows in `csv_rows`. All faults of a
-file are found before one error is raised. Time is linear in the cells; 100,000 rows of 8 kinds take 2 to 4 seconds.
+A header may declare numbers or ordered labels, `price [number]`; see `column_types`.
+The optional second row, whose first cell is `#labels`, lists labels in order, in case the order of appearance is not
+meant or a label is unused. The syntax of cells is in `cells`, that of rows in `csv_rows`. All faults of a
+file are found before one error is raised. Time: linear in the cells; 100,000 rows of 8 kinds take 2 to 4 seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_csv(
     Args:
         text: the content of the file.
         path: the name of the file, for messages.
-        faults: what was found already, if anything.
+        faults: the faults found so far, if any.
         without: lines of rows to leave out.
 
     Raises:
@@ -50,7 +50,7 @@ def read_csv(
 
 
 class _Reader:
-    """What is known of a file while it is read."""
+    """The state of a file while it is read."""
 
     def __init__(self, text: str, path: str, faults: FaultList) -> None:
         self.path, self.faults = path, faults
@@ -76,7 +76,7 @@ class _Reader:
     # ---- the header -------------------------------------------------------------------------------------------------
 
     def _read_header(self) -> bool:
-        """Read the first row; False where the rest cannot be understood without it."""
+        """Read the first row; False if the rest cannot be understood without it."""
         line, cells = next(self.rows, (1, None))
         if cells is None:
             if not self.faults:
@@ -96,7 +96,7 @@ class _Reader:
         return True
 
     def _check_first(self, line: int, cells: Sequence[str]) -> bool:
-        """Whether the first column can be taken as that of the fine labels."""
+        """Whether the first column can be read as the fine labels."""
         first = cells[0]
         if first == FINE:
             return True
@@ -113,7 +113,7 @@ class _Reader:
         return readable
 
     def _header(self, text: str, line: int, number: int) -> tuple[str, ColumnType | None] | None:
-        """The name and the type of a column, or None if they cannot be those of one."""
+        """The name and the type of a column, or None if they are invalid."""
         if not text:
             self.faults.add("empty-header", f"column {number} has no name", line=line, hint="name or remove the column")
             return None
@@ -142,7 +142,7 @@ class _Reader:
             return
         name = self._fine_name(cells[0], line)
         if name is not None and self.fine.setdefault(name, line) != line:
-            message = f"this fine label stands in line {self.fine[name]} already"
+            message = f"this fine label is already in line {self.fine[name]}"
             self.faults.add("duplicate-fine", message, line=line, column=FINE, value=name, hint="remove or rename one")
         if whole:
             self.lines.append(line)

@@ -1,9 +1,9 @@
-"""The text of a CSV file to rows of cells, with the physical line of each row.
+"""Splitting CSV text into rows of cells, with the physical line of each row.
 
 Commas between cells, double quotes around a cell that holds a comma or a quote, a quote in it doubled. Stricter than
 usual: no quote inside an unquoted cell, no line break in a cell, no empty line, one form of line end, every row as long
-as the header. What breaks a rule is noted and left out, and reading goes on with the next line. Linear in the length of
-the text; a row is split only after its commas were counted, so that a hostile file costs no memory.
+as the header. What breaks a rule is noted and skipped, and reading goes on with the next line. Cost: linear in the
+text; a row is split only after its commas are counted, so that a hostile file costs no memory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
 _LONE_CR = re.compile(r"\r(?!\n)")
 _LONE_LF = re.compile(r"(?<!\r)\n")
 _MAX_JOINED = 10
-"""How many lines are tried as the rest of a quoted cell that has a line break in it."""
+"""How many lines are tried as the rest of a quoted cell with a line break."""
 
 
 class _QuoteError(Exception):
-    """A line whose quotes do not fit."""
+    """A line with unbalanced quotes."""
 
     def __init__(self, message: str, unclosed: bool = False) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class _Lines:
         return line
 
     def closed(self, line: str, width: int) -> str | None:
-        """The line joined with those after it, if that makes a good row; then they are taken."""
+        """The line joined with the following ones, if that makes a valid row; then they are consumed."""
         place, number = self._place, self.number
         for _ in range(_MAX_JOINED):
             more = self.take()
@@ -100,7 +100,7 @@ class _Lines:
 
 
 def _cells(line: str, lines: _Lines, width: int, faults: FaultList) -> list[str] | None:
-    """The cells of a line; only the first where there are too many or too few; None if the quotes do not fit."""
+    """The cells of a line; only the first if their number is wrong; None if quotes are unbalanced."""
     number = lines.number
     if '"' not in line:
         count = line.count(",") + 1
@@ -141,7 +141,7 @@ def _split(line: str) -> list[str]:
             end = len(line) if end < 0 else end
             cells.append(line[place:end])
             if '"' in cells[-1]:
-                raise _QuoteError("a quote stands inside a cell that does not begin with one")
+                raise _QuoteError("there is a quote inside a cell that does not begin with one")
         if end >= len(line) or len(cells) > MAX_COLUMNS:
             return cells
         place = end + 1
@@ -155,7 +155,7 @@ def _wrong_length(count: int, width: int, line: int, faults: FaultList) -> None:
 
 
 def _one_line_end(text: str, faults: FaultList) -> str | None:
-    """The text with LF at the end of its lines; None if lines cannot be told apart."""
+    """The text with LF at the end of its lines; None if the line ends are ambiguous."""
     if "\r" not in text:
         return text
     if lone := _LONE_CR.search(text):

@@ -1,7 +1,7 @@
 """Writing a graph as CSV, so that reading it gives exactly the same graph.
 
 Neighbouring binary kinds of one group (`ingredient: tofu`, `ingredient: pork`) become one column of all-of cells again
-where that loses nothing. The `#labels` row is written only if the order of appearance would not give the labels.
+if that loses nothing. The `#labels` row is written only if the order of appearance would differ.
 Time is linear in the cells.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from finegraph.errors import GraphError
 from finegraph.graph.formats.cells import escape_label, format_cell, format_name, text_only
 from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, format_header
-from finegraph.graph.formats.csv_columns import LONGEST_CELL
+from finegraph.graph.formats.csv_columns import MAX_CELL_LENGTH
 from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
 from finegraph.graph.formats.csv_rows import MAX_COLUMNS
 from finegraph.graph.graph_like import GraphLike
@@ -47,7 +47,7 @@ def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
 
     Args:
         graph: the graph.
-        safe: whether cells that a spreadsheet could run get a backslash, which reading takes away again.
+        safe: whether cells that a spreadsheet could evaluate get a backslash, which reading removes.
 
     Raises:
         GraphError: something in the graph cannot be written as CSV; JSON can hold it.
@@ -61,7 +61,7 @@ def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
     rows += zip(fine, *(column.cells for column in columns), strict=True)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if safe:  # a bare number in a column of numbers is one for a spreadsheet too
+    if safe:  # a bare number in a column of numbers is harmless
         plain = [False, *(isinstance(column.type, NumberType) for column in columns)]
         rows = [[_safe(*cell) for cell in zip(row, plain, strict=True)] for row in rows]
     writer.writerows(rows)
@@ -69,7 +69,7 @@ def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
 
 
 def _safe(cell: str, number: bool) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """The cell, escaped if a spreadsheet could take it for a formula."""
     return cell if number and looks_like_number(cell) else text_only(cell)
 
 
@@ -87,15 +87,15 @@ def _check(graph: GraphLike, columns: Sequence[_Column]) -> None:
             f"{len(columns)} kinds, but a CSV file can hold {MAX_COLUMNS - 1}; write the graph to a .json file"
         )
     for column in columns:
-        if len(longest := max(column.cells, key=len)) > LONGEST_CELL:
+        if len(longest := max(column.cells, key=len)) > MAX_CELL_LENGTH:
             raise GraphError(
                 f"kind {column.name!r}: a cell would have {len(longest)} characters, but a CSV file can hold "
-                f"{LONGEST_CELL}; write the graph to a .json file"
+                f"{MAX_CELL_LENGTH}; write the graph to a .json file"
             )
 
 
 def _columns(graph: GraphLike) -> Iterator[_Column]:
-    """The columns of the file: a kind each, or a group of neighbouring binary kinds."""
+    """The columns of the file: one per kind, or per group of neighbouring binary kinds."""
     kinds = [graph.kind(name) for name in graph.kinds]
     taken = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
     for group, run in groupby(kinds, key=_group_of):

@@ -1,4 +1,4 @@
-"""The content of a JSON text, and checks of it that note a fault with its place, such as `kinds[2].parents[17]`."""
+"""Parsing JSON, and checks that note a fault with its place, such as `kinds[2].parents[17]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from finegraph.graph.names import kind_name_fault, name_fault, unicode_twins
 
 
 class JsonObject(dict[str, object]):
-    """A JSON object that remembers which of its keys came twice."""
+    """A JSON object that remembers its duplicate keys."""
 
     def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -34,7 +34,7 @@ class JsonConstant:
 
 
 def load_json(text: str, faults: FaultList) -> object:
-    """The content of a JSON text; None, and a fault, where it is not JSON."""
+    """The content of a JSON text; None, with a fault noted, if it is not JSON."""
     try:
         content: object = json.loads(text, object_pairs_hook=JsonObject, parse_constant=JsonConstant)
     except json.JSONDecodeError as error:
@@ -51,7 +51,7 @@ def load_json(text: str, faults: FaultList) -> object:
 
 
 class JsonChecks:
-    """Checks of parts of a JSON text; what does not fit is noted with its place."""
+    """Checks of parsed JSON that note faults with their place."""
 
     def __init__(self, faults: FaultList) -> None:
         self.faults = faults
@@ -81,7 +81,7 @@ class JsonChecks:
             return False
         dot = place + "." if place else ""
         for key in content.twice:
-            self.note("duplicate-key", dot + key, "the key stands twice in one object", hint="remove one")
+            self.note("duplicate-key", dot + key, "the key occurs twice in one object", hint="remove one")
         for key in content:
             if key not in known:
                 near = near_matches(key, known)
@@ -106,7 +106,7 @@ class JsonChecks:
             elif fault := name_fault(name):
                 self.note("bad-name", f"{place}[{number}]", fault, name)
             elif first.setdefault(name, number) != number:
-                message = f"stands at {place}[{first[name]}] already; names must be distinct"
+                message = f"is already at {place}[{first[name]}]; names must be distinct"
                 self.note("duplicate-name", f"{place}[{number}]", message, name)
         for one, two in unicode_twins(first):
             message = f"reads the same as {one!r} at {place}[{first[one]}] but is spelt in another Unicode form"
@@ -134,5 +134,5 @@ class JsonChecks:
 
 
 def list_length(value: object) -> int | None:
-    """How long a list is; None if it is no list."""
+    """The length of a list; None if it is not a list."""
     return len(value) if isinstance(value, list) else None

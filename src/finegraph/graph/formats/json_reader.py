@@ -1,8 +1,8 @@
 """Reading the canonical form of a graph, strictly.
 
-The form is drawn in `json_writer`. Nothing else is taken: a key that is not known, a key twice, a NaN, a true where a
-number belongs, a label that is not there are faults, each with its place, such as `kinds[2].parents[17]`. All of them
-come in one error. A file of a newer version is refused as such. Time is linear in the edges.
+`json_writer` shows the form. Nothing else is accepted: an unknown key, a duplicate key, a NaN, a true where a
+number belongs and a missing label are faults, each with its place, such as `kinds[2].parents[17]`. All of them
+come in one error. A file of a newer version is refused. Time: linear in the edges.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_json(text: str, path: str, faults: FaultList | None = None) -> FileCont
     Args:
         text: the content of the file.
         path: the name of the file, for messages.
-        faults: what was found already, if anything.
+        faults: the faults found so far, if any.
 
     Raises:
         GraphFileError: with all faults of the file.
@@ -54,7 +54,7 @@ class _Edges(NamedTuple):
 
 
 class _Reader(JsonChecks):
-    """Walks through the content and notes what does not fit, with its place."""
+    """Walks through the content and notes faults with their place."""
 
     def graph(self, content: object) -> FileContent:
         """The parts of the graph; whatever is faulty is left out."""
@@ -72,7 +72,7 @@ class _Reader(JsonChecks):
         return FileContent(fine, [one for one in kinds if one], [one for one in numbers if one])
 
     def _entries(self, content: Mapping[str, object], key: str) -> dict[str, object]:
-        """The entries of a list by their places; none if it is no list, which is noted."""
+        """The entries of a list by their places; empty if it is not a list, which is noted."""
         entries = content.get(key, [])
         if not isinstance(entries, list):
             self.wrong_type(key, "a list", entries)
@@ -163,16 +163,16 @@ class _Reader(JsonChecks):
                 self.wrong_type(here, "a pair [label, weight]", pair)
             elif self._index(pair[0], here, label_count) and self._weight(pair[1], here):
                 if pair[0] in edges:
-                    self.note("label-twice", here, f"label {pair[0]} stands twice in one list")
+                    self.note("label-twice", here, f"label {pair[0]} occurs twice in one list")
                 edges[pair[0]] = float(pair[1])
         return edges
 
     def _index(self, index: object, place: str, label_count: int | None) -> bool:
-        """Whether `index` is that of a label."""
+        """Whether `index` is the index of a label."""
         if type(index) is not int:
             self.wrong_type(place, "the number of a label, null or a list of pairs", index)
             return False
-        if label_count is None:  # the labels are faulty themselves, and noted
+        if label_count is None:  # the labels have faults of their own, which are noted
             return False
         if not 0 <= index < label_count:
             message = f"there is no label {first_few([str(index)], 1)}; expected 0 to {label_count - 1}"
@@ -181,7 +181,7 @@ class _Reader(JsonChecks):
         return True
 
     def _weight(self, weight: object, place: str) -> bool:
-        """Whether `weight` can be the weight of an edge."""
+        """Whether `weight` is a valid weight of an edge."""
         return self.finite(weight, place, "a weight, a finite number above 0", "bad-weight", above=0)
 
     def _check_distinct(self, entries: Mapping[str, object]) -> None:
@@ -198,7 +198,7 @@ class _Reader(JsonChecks):
 
 
 def _one_parent(parents: Sequence[int | None], label_count: int) -> _Edges | None:
-    """The edges where each fine label has one parent or none; None if a number is not that of a label."""
+    """The edges if each fine label has at most one parent; None if an index is invalid."""
     known = [parent for parent in parents if parent is not None]
     if known and not 0 <= min(known) <= max(known) < label_count:
         return None
@@ -240,7 +240,7 @@ def read_number(checks: JsonChecks, entry: object, place: str, fine_count: int |
 def _floats(
     checks: JsonChecks, numbers: object, place: str, fine_count: int | None, or_null: bool = False
 ) -> list[float]:
-    """The numbers in a list, NaN for null; what is no number is noted, and then counts as unknown."""
+    """The numbers in a list, NaN for null; anything else is noted and counts as unknown."""
     if not isinstance(numbers, list):
         checks.wrong_type(place, "a list of numbers, one for each fine label", numbers)
         return []

@@ -6,7 +6,7 @@
 Per fine label: a number is its one parent, null is unknown, a list of [label, weight] pairs is one of several.
 A kind whose unknown parents are distributed evenly says `"unknown_prior": "uniform"`. Equal graphs give equal text.
 
-A graph with ordered kinds or numbers has version 2, which readers of version 1 refuse; any other has version 1 still:
+A graph with ordered kinds or numbers has version 2, which readers of version 1 refuse; any other still has version 1:
 
     "kinds": [{"name": "heat", "labels": ["mild", "hot"], "parents": [...], "ordered": true}],
     "numbers": [{"name": "price", "values": [12.5, null], "spreads": [1.5, 0.0], "scale": "log", "unit": "EUR"}]
@@ -40,7 +40,7 @@ def canonical_json(graph: GraphLike) -> str:
 
 
 def _kind_entry(kind: Kind) -> dict[str, object]:
-    """One kind as it stands in the file."""
+    """The entry of one kind."""
     coarse, weight = kind.coarse.tolist(), kind.weight.tolist()
     parents: list[object] = []
     for start, end in pairwise(kind.starts.tolist()):
@@ -59,7 +59,7 @@ def _kind_entry(kind: Kind) -> dict[str, object]:
 
 
 def _number_entry(number: Number) -> dict[str, object]:
-    """One kind of numbers as it stands in the file."""
+    """The entry of one kind of numbers."""
     values = [value if known else None for value, known in zip(number.values.tolist(), number.known, strict=True)]
     entry: dict[str, object] = {"name": number.name, "values": values}
     if number.spreads.any():

@@ -1,4 +1,4 @@
-"""Bytes of a graph file to text and back, strictly and safely.
+"""Reading and writing the text of graph files, strictly and safely.
 
 Reading takes UTF-8 without a byte order mark and nothing else. A crash while writing leaves the old file or the new
 one, never a half-written one (`files/durable.py`).
@@ -15,7 +15,7 @@ from finegraph.errors import GraphFileError, near_paths
 from finegraph.files.durable import reason_of, write_over
 from finegraph.graph.faults import FaultList, one_fault
 
-LARGEST_FILE = 2**30
+MAX_FILE_BYTES = 2**30
 """Bytes; a larger file is refused before it is read."""
 _BOM = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -25,7 +25,7 @@ def read_bytes(path: str) -> bytes:
     """The content of a graph file.
 
     Raises:
-        GraphFileError: there is no such file, it is no file, too large, empty, or cannot be read.
+        GraphFileError: there is no such file, or it is not a regular file, too large, empty or unreadable.
     """
     try:
         status = os.stat(path)
@@ -46,13 +46,13 @@ def read_bytes(path: str) -> bytes:
 
 
 def _check_status(path: str, status: os.stat_result) -> None:
-    """Refuse what is no file or too large, before it is opened."""
+    """Refuse what is not a regular file or is too large, before it is opened."""
     if stat.S_ISDIR(status.st_mode):
         raise one_fault(path, "not-a-file", "expected a file, got a folder", _files_in(path))
     if not stat.S_ISREG(status.st_mode):
         raise one_fault(path, "not-a-file", "expected a regular file, got a device or a pipe")
-    if status.st_size > LARGEST_FILE:
-        size = f"{status.st_size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:g} GiB can be read"
+    if status.st_size > MAX_FILE_BYTES:
+        size = f"{status.st_size / 2**30:.1f} GiB; at most {MAX_FILE_BYTES / 2**30:g} GiB can be read"
         raise one_fault(path, "large-file", f"the file has {size}", "a graph file holds labels only, no data")
 
 
@@ -91,7 +91,7 @@ def decode(data: bytes, faults: FaultList) -> str | None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file in one step: after a failure the old file is still there, and nothing else.
+    """Write a file in one step: after a failure the old file is unchanged and nothing else is left.
 
     Raises:
         GraphFileError: the file cannot be written; the reason is in the message.
@@ -105,7 +105,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _line(data: bytes, place: int) -> int:
-    """The line, counted from 1, that a byte is on."""
+    """The line number of a byte, counted from 1."""
     return data.count(b"\n", 0, place) + 1
 
 

@@ -26,7 +26,7 @@ from finegraph.graph.formats.column_types import NumberType, format_type, parse_
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.names import kind_name_fault, name_fault
-from finegraph.graph.number import LARGEST
+from finegraph.graph.number import MAX_VALUE
 from finegraph.graph.number_cells import format_number, parse_number
 from finegraph.labelling.store.records import CellValue, Mode
 from finegraph.labelling.store.values import normalised, value_of_cell
@@ -191,7 +191,7 @@ def _number(column: Column, type_: NumberType) -> Number:
             shares = np.array([1.0 / len(cell) if weight is None else weight for _, weight in cell])
             value, spread = np.array([pairs[label] for label, _ in cell]).T
             values[row] = (shares * value).sum()
-            spreads[row] = min(np.sqrt((shares * (spread**2 + (value - values[row]) ** 2)).sum()), LARGEST)
+            spreads[row] = min(np.sqrt((shares * (spread**2 + (value - values[row]) ** 2)).sum()), MAX_VALUE)
     return Number(column.name, values, spreads, type_.scale, type_.unit)
 
 

@@ -37,7 +37,7 @@ from finegraph.graph.cell_clues import CellClues, cell_clues
 from finegraph.graph.kind import Kind
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.fitting.lbfgs import minimise
-from finegraph.model.structure.latent_cells import LEAST_WEIGHT, LatentCells
+from finegraph.model.structure.latent_cells import MIN_WEIGHT, LatentCells
 from finegraph.model.structure.left_out_means import LeftOutMeans
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
@@ -45,7 +45,7 @@ Trust = dict[str, Tensor]
 """Per clue, how much it counts for each kind."""
 CLUES = ("photos", "related", "words", "named")
 """What speaks for a cell beside how frequent its labels are."""
-_ROUNDS, _STILL = 20, 0.01
+_ROUNDS, _MIN_CHANGE = 20, 0.01
 """How often cells and effects take turns at the most, and what change of a weight is none."""
 _USUAL_TRUST = {"related": 0.3, "words": 0.5, "named": 2.0}
 _USUAL_DIRECTIONS = 30.0
@@ -56,7 +56,7 @@ _USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
 """The share of wrong cells before any is seen, and how many cells that counts as."""
 _PRIOR_SHARE = 2.0
 """How many photos each photo of a fine label counts as that speaks for its cells without having been fitted to."""
-_LEAST_PRIOR = 1e-4
+_MIN_PRIOR = 1e-4
 """Labels that are less probable are no candidates while a head is fitted by descent."""
 
 
@@ -143,7 +143,7 @@ class LearntGraph:
         places = {name: own for name, own in places.items() if bool(own.any())}
         prior = {}
         for name in places:
-            kept = torch.where(self.beliefs[name] >= _LEAST_PRIOR, self.beliefs[name], 0.0)
+            kept = torch.where(self.beliefs[name] >= _MIN_PRIOR, self.beliefs[name], 0.0)
             prior[name] = kept / kept.sum(dim=1, keepdim=True)
         strength = 1.0 + _PRIOR_SHARE * self.photos
         return LatentCells(places=places, prior=prior, strength=strength) if places else None
@@ -218,11 +218,11 @@ def learn_cells(
     rows, error, rounds = problem.start(), _USUAL_ERROR, 0
     trust = {clue: torch.full((len(names),), problem.usual_trust(clue), dtype=torch.float64) for clue in clues}
     change = math.inf
-    while rounds < _ROUNDS and change >= _STILL:
+    while rounds < _ROUNDS and change >= _MIN_CHANGE:
         rounds += 1
-        said = problem.clues_of(rows)
-        trust = problem.fit_trust(said, trust, error)
-        beliefs = problem.beliefs(said, trust)
+        clue_scores = problem.clues_of(rows)
+        trust = problem.fit_trust(clue_scores, trust, error)
+        beliefs = problem.beliefs(clue_scores, trust)
         now = problem.rows(beliefs, error)
         error = problem.error(beliefs, error)
         change = float((now - rows).abs().max())
@@ -278,8 +278,8 @@ class _Problem:
         """Rows before anything is learnt: what the table says, and frequencies where it says nothing."""
         parts = []
         for number, part in enumerate(self.split(torch.from_numpy(self.table.frequency))):
-            told = torch.nn.functional.one_hot(self.places[:, number], part.shape[1]).double()
-            parts.append(torch.where(self.known[:, number, None], told, torch.softmax(part, dim=1)))
+            one_hot = torch.nn.functional.one_hot(self.places[:, number], part.shape[1]).double()
+            parts.append(torch.where(self.known[:, number, None], one_hot, torch.softmax(part, dim=1)))
         return self._with_fixed(torch.cat(parts, dim=1))
 
     def _with_fixed(self, rows: Tensor) -> Tensor:
@@ -291,34 +291,34 @@ class _Problem:
 
     def clues_of(self, rows: Tensor) -> dict[str, Tensor]:
         """What every clue says of all cells; photos relative to the best label."""
-        said = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in self.clues if clue != "photos"}
+        clue_scores = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in self.clues if clue != "photos"}
         if "photos" in self.clues:
-            said["photos"] = self.means.log_likelihoods(rows)
-        return said
+            clue_scores["photos"] = self.means.log_likelihoods(rows)
+        return clue_scores
 
-    def log_beliefs(self, said: dict[str, Tensor], trust: Trust) -> list[Tensor]:
+    def log_beliefs(self, clue_scores: dict[str, Tensor], trust: Trust) -> list[Tensor]:
         total = torch.from_numpy(self.table.frequency)
-        for clue, values in said.items():
+        for clue, values in clue_scores.items():
             total = total + self._per_label(trust[clue]) * values
         return [torch.log_softmax(part, dim=1) for part in self.split(total)]
 
     def _per_label(self, values: Tensor) -> Tensor:
-        """What is said per kind, for each coarse label."""
+        """A value per kind, repeated for each of its labels."""
         return values.repeat_interleave(torch.tensor(self.label_counts))
 
-    def beliefs(self, said: dict[str, Tensor], trust: Trust) -> Tensor:
-        return torch.cat([part.exp() for part in self.log_beliefs(said, trust)], dim=1)
+    def beliefs(self, clue_scores: dict[str, Tensor], trust: Trust) -> Tensor:
+        return torch.cat([part.exp() for part in self.log_beliefs(clue_scores, trust)], dim=1)
 
     def table_probs(self, beliefs: Sequence[Tensor]) -> Tensor:
         """How probable what the table says is; of known cells."""
         found = [part.gather(1, self.places[:, [number]])[:, 0] for number, part in enumerate(beliefs)]
         return torch.stack(found, dim=1)
 
-    def fit_trust(self, said: dict[str, Tensor], start: Trust, error: float) -> Trust:
+    def fit_trust(self, clue_scores: dict[str, Tensor], start: Trust, error: float) -> Trust:
         """The trust under which the known cells are most likely, each asked for as if it were hidden."""
-        if not said or not bool(self.known.any()):
+        if not clue_scores or not bool(self.known.any()):
             return start
-        names = tuple(said)
+        names = tuple(clue_scores)
         centre = torch.tensor([math.log(self.usual_trust(clue)) for clue in names], dtype=torch.float64)
         others = self._other_labels()
 
@@ -327,7 +327,7 @@ class _Problem:
                 place = place.detach().requires_grad_(True)
                 shared, own = place.view(len(names), -1).tensor_split([1], dim=1)
                 trust = dict(zip(names, (shared + own).exp(), strict=True))
-                probs = self.table_probs([part.exp() for part in self.log_beliefs(said, trust)])
+                probs = self.table_probs([part.exp() for part in self.log_beliefs(clue_scores, trust)])
                 likelihood = ((1.0 - error) * probs + error * (1.0 - probs) / others)[self.known].log().sum()
                 away = torch.cat([shared - centre[:, None], own], dim=1) / math.log(_TRUST_FACTOR)
                 total = 0.5 * away.square().sum() - likelihood
@@ -350,8 +350,8 @@ class _Problem:
         parts = []
         for number, part in enumerate(self.split(beliefs)):
             labels = part.shape[1]
-            told = torch.nn.functional.one_hot(self.places[:, number], labels).double()
-            likelihood = told * (1.0 - error) + (1.0 - told) * error / max(labels - 1, 1)
+            one_hot = torch.nn.functional.one_hot(self.places[:, number], labels).double()
+            likelihood = one_hot * (1.0 - error) + (1.0 - one_hot) * error / max(labels - 1, 1)
             both = part * likelihood
             both = both / both.sum(dim=1, keepdim=True).clamp_min(1e-300)
             parts.append(torch.where(self.known[:, number, None], both, part))
@@ -370,7 +370,7 @@ def _filled(kind: Kind, weights: np.ndarray) -> Kind:
     """A kind whose unknown rows are weights."""
     matrix = kind.matrix()
     unknown = kind.unknown
-    kept = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
+    kept = np.where(weights >= MIN_WEIGHT, weights, 0.0)
     matrix[unknown] = (kept / kept.sum(axis=1, keepdims=True))[unknown]
     return replace(Kind.from_matrix(kind.name, kind.labels, matrix, kind.unknown_prior), ordered=kind.ordered)
 

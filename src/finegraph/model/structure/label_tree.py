@@ -32,7 +32,7 @@ NAME = "tree"
 """What the kinds of the tree are called: `tree 1` has the largest groups."""
 _ROUNDS = 5
 """How often the tree and the effects take turns at the most."""
-_LEAST_ROOM = 8
+_MIN_ROOM = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -157,7 +157,7 @@ def _next(
         all_levels = _fitted(all_levels, start)
         room = start.room
     else:
-        room = tuple(min(len(graph), 2 * (int(one.max()) + 1) + _LEAST_ROOM) for one in all_levels)
+        room = tuple(min(len(graph), 2 * (int(one.max()) + 1) + _MIN_ROOM) for one in all_levels)
     return LabelTree(levels=tuple(all_levels), room=room), moved
 
 

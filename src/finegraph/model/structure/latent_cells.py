@@ -39,9 +39,9 @@ from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.nn import BipartiteHead
 
 Targets = Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
-LEAST_WEIGHT = 0.01
+MIN_WEIGHT = 0.01
 """Links of learnt cells that weigh less are left out in the end."""
-_ROUNDS, _STILL = 8, 0.01
+_ROUNDS, _MIN_CHANGE = 8, 0.01
 """How often cells and head take turns at the most, and what change of a weight is none."""
 _PASSES = 5
 """How often weights are moved for one head."""
@@ -94,7 +94,7 @@ class LatentCells:
 
     def without_small(self, graph: LabelGraph) -> LabelGraph:
         """The graph without links of these cells that weigh next to nothing."""
-        kept = {name: torch.where(rows >= LEAST_WEIGHT, rows, 0.0) for name, rows in self.weights_in(graph).items()}
+        kept = {name: torch.where(rows >= MIN_WEIGHT, rows, 0.0) for name, rows in self.weights_in(graph).items()}
         return self.on(graph, {name: rows / rows.sum(dim=1, keepdim=True) for name, rows in kept.items()})
 
 
@@ -186,8 +186,8 @@ class Scored:
             ratio = asked * likely / log_probs.exp().clamp_min(_TINY)
             share = probs / mixed
             own = share * (ratio @ rows.t())
-            told = ((members - own).clamp_min(0.0) / mixed).t() @ likely + share.t() @ ratio
-            return Statistics(rows * told, terms * (share.t() @ likely), self._cost(kind, places, log_probs))
+            member_sums = ((members - own).clamp_min(0.0) / mixed).t() @ likely + share.t() @ ratio
+            return Statistics(rows * member_sums, terms * (share.t() @ likely), self._cost(kind, places, log_probs))
 
     def _cost(self, kind: str, places: Tensor, log_probs: Tensor) -> Tensor:
         """What asking for each label of a kind on the photos of some fine labels adds to the loss."""
@@ -286,7 +286,7 @@ class CellFit:
     def words(self) -> str:
         """How it went, in words."""
         turns = "1 turn" if len(self.values) == 1 else f"{len(self.values)} turns"
-        ends = "" if self.change < _STILL else f", the last of which moved a weight by {self.change:.2f}"
+        ends = "" if self.change < _MIN_CHANGE else f", the last of which moved a weight by {self.change:.2f}"
         return f"cells and weights took {turns} in descent{ends}"
 
 
@@ -336,7 +336,7 @@ def fit_with_cells(
         change = _change(cells, graph, moved)
         graph = moved
         fit = fitted(graph, fit.head)
-        if change < _STILL:
+        if change < _MIN_CHANGE:
             break
     kept = cells.without_small(graph)
     if kept != graph:

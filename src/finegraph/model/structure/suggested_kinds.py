@@ -43,7 +43,7 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 Source = Literal["names", "looks", "confusions"]
 LOOK, CONFUSED = "look", "often confused"
 """What kinds of groups and of confused sets are called."""
-_SAME = 0.99
+_SAME_PARTITION = 0.99
 """From this adjusted Rand index on two kinds say the same."""
 MAX_SET = 6
 """How many fine labels a set may have."""
@@ -127,7 +127,10 @@ def is_said(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bool:
         if not kind.one_parent:
             continue
         both = (kind.parents >= 0) & (groups >= 0)
-        if both.sum() >= 0.5 * (groups >= 0).sum() and adjusted_rand(kind.parents[both], groups[both]) >= _SAME:
+        if (
+            both.sum() >= 0.5 * (groups >= 0).sum()
+            and adjusted_rand(kind.parents[both], groups[both]) >= _SAME_PARTITION
+        ):
             return True
     return False
 
