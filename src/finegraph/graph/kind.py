@@ -170,6 +170,11 @@ class Kind:
         dense[fine, coarse] = weight
         return dense
 
+    def with_matrix(self, matrix: ArrayLike) -> Kind:
+        """The same kind with other weights (fine x coarse); a row of zeros is unknown."""
+        made = Kind.from_matrix(self.name, self.labels, matrix, self.unknown_prior)
+        return replace(made, ordered=self.ordered)
+
     def rows(self, fine: Int[IntArray, " sample"]) -> Kind:
         """The same kind over some of the fine labels, in the given order."""
         sizes = self.row_sizes[fine]

@@ -20,7 +20,6 @@ from finegraph.errors import DataError, InputError
 from finegraph.files.durable import reason_of, write_over
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.cells import text_only, without_mark
-from finegraph.graph.kind import Kind
 from finegraph.model.structure.cell_learning import LearntCell, learn_cells
 from finegraph.model.structure.graph_statistics import statistics_for
 from finegraph.workflows.labels.graph_sources import read_graph_of
@@ -145,8 +144,7 @@ def with_cells(graph: LabelGraph, cells: Sequence[LearntCell]) -> LabelGraph:
         matrix = kind.matrix()
         for fine, label in changes.items():
             matrix[fine] = np.arange(len(kind.labels)) == label
-        made = Kind.from_matrix(name, kind.labels, matrix, kind.unknown_prior)
-        graph = graph.with_kind(replace(made, ordered=kind.ordered))
+        graph = graph.with_kind(kind.with_matrix(matrix))
     return graph
 
 

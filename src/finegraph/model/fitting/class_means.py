@@ -35,7 +35,7 @@ from finegraph.graph import LabelGraph
 
 MAX_DENSE_LABELS = 1500
 """Up to so many fine labels the system is solved as a dense matrix."""
-_FREE_MEAN = 10.0
+FREE_MEAN = 10.0
 """The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
 _EVEN_COUNT = 5.0
 """From about so many samples on, the length of a class mean says how even its samples are rather than how many."""
@@ -259,7 +259,7 @@ def fit_variances(
     matrix, sizes = torch.cat(parts or [shown[:, :0]], dim=1), [part.shape[1] for part in parts]
     kind_of_column = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long))
     loose = torch.stack([links.loose[name][seen] for name in links.names] or [shown[:, 0]])[: len(sizes)]
-    fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
+    fixed = torch.diag(noise / counts[seen]) + FREE_MEAN * spread
 
     def shares(side: Tensor) -> Tensor:
         """The trace of a matrix with the covariance that each variance is multiplied by: its own, then the others."""

@@ -1,23 +1,23 @@
-"""Learn the cells of a label graph from photos: those that nobody filled in, and those that look wrong.
+"""Learn the cells of a label graph from photos: empty ones, and filled ones that look wrong.
 
-Cells are latent. Given the cells, effects of coarse labels follow in closed form; given the effects, a cell has
-probabilities. The two take turns (expectation-maximisation, with the cells of a fine label as independent factors):
+Cells are latent variables. Given the cells, the effects of coarse labels follow in closed form; given the effects, the
+labels of a cell have probabilities. The two steps alternate (expectation-maximisation, with independent cells):
 
     p(c)    ~  exp(frequency + a photos + b related + d words + e named)          of cell (i, kind), without the table
     row(c)  ~  p(c)                                  unknown cells
     row(c)  ~  p(c) (1 - error)  if the table says c,  p(c) error / (labels - 1)  if not
 
-`photos` is the log likelihood of the photos of i with c as its parent, by effects that i took no part in
-(left_out_means.py); the others are what the table says itself (graph/cell_clues.py). Directions of features are far
-from independent, and so are kinds: one number per clue and kind, a to e, says how far to trust it. They are those under
-which the known cells are most likely, each being asked for as if it were hidden; so odds are honest as far as hidden
-cells are like known ones. The numbers of a clue are drawn towards each other, so that kinds with few known cells borrow
-from the others; but where dishes "with tomato" often have none, names count little for tomato alone. `error` is the share
-of known cells that are wrong, found along with the rest. Cost: some ten rounds of fine^2 x coarse and coarse^2 x fine.
+`photos` is the log likelihood of the photos of i with c as its parent, by effects estimated without i
+(left_out_means.py); the other clues come from the table itself (graph/cell_clues.py). Directions of features are far
+from independent, and so are kinds, so each clue of each kind has a trust, a to e. Trust is chosen to make the known
+cells most likely, each predicted as if it were hidden; so the odds are honest as far as hidden cells are like known
+ones. The trusts of a clue are shrunk towards each other, so that kinds with few known cells borrow from the others;
+but if dishes "with tomato" often have none, names count little for tomato alone. `error`, the share of known cells
+that are wrong, is estimated along with the rest. Cost: about ten rounds of fine^2 x coarse and coarse^2 x fine.
 
-A learnt cell comes with reasons that people can look at: fine labels with the label in question that look most alike.
-"Photos say tofu: yes" is believed when photos of two dishes with tofu lie beside those of the dish. Distances are those
-of class means in scaled features. Cost: fine labels x features for each cell.
+A learnt cell comes with evidence that people can look at: the most similar fine labels that have the label in question.
+People believe "photos say tofu: yes" when they see it next to two similar dishes with tofu. Distances are between
+class means in scaled features. Cost: fine labels x features for each cell.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 Trust = dict[str, Tensor]
 """Per clue, how much it counts for each kind."""
 CLUES = ("photos", "related", "words", "named")
-"""What speaks for a cell beside how frequent its labels are."""
+"""The clues about a cell besides the frequencies of its labels."""
 _ROUNDS, _MIN_CHANGE = 20, 0.01
-"""How often cells and effects take turns at the most, and what change of a weight is none."""
+"""The maximum number of rounds, and the change of a weight below which they stop."""
 _USUAL_TRUST = {"related": 0.3, "words": 0.5, "named": 2.0}
 _USUAL_DIRECTIONS = 30.0
 _TRUST_FACTOR = 4.0
-"""The prior of trust: around these, for photos as if so many directions were independent. A factor of 4 is one standard
-deviation, of what kinds share as of one kind around that."""
+"""The prior of trust: centred at these values (for photos, as if this many directions were independent). A factor of 4
+is one standard deviation, both of what the kinds share and of a single kind around that."""
 _USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
-"""The share of wrong cells before any is seen, and how many cells that counts as."""
+"""The prior share of wrong cells, and how many cells it counts as."""
 _PRIOR_SHARE = 2.0
-"""How many photos each photo of a fine label counts as that speaks for its cells without having been fitted to."""
+"""How many photos the learnt probabilities of a cell count as, per photo of its fine label."""
 _MIN_PRIOR = 1e-4
-"""Labels that are less probable are no candidates while a head is fitted by descent."""
+"""Less probable labels are not candidates while a head is fitted by descent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearntCell:
-    """What is known of one cell without what the table says in it.
+    """One cell as predicted without its own entry in the table.
 
     Attributes:
         fine: the fine label.
         kind: the kind.
         label: the most probable label.
         probability: how probable it is.
-        table: what the table says; None where the cell is empty.
-        table_probability: how probable that is; None likewise.
+        table: the label in the table; None if the cell is empty.
+        table_probability: its probability; None if the cell is empty.
         photos: how many photos the fine label has.
-        evidence: what cells are put in order by: of a filled cell the odds against the table, divided by how many other
-            labels there are, as a slip of the pen hits each of them alike; of an empty one its odds.
+        evidence: cells are sorted by this: for a filled cell the odds against the table, divided by the number of other
+            labels, since a slip may hit any of them; for an empty one its odds.
     """
 
     fine: str
@@ -87,7 +87,7 @@ class LearntCell:
 
     @property
     def odds(self) -> float:
-        """How much more probable the label is than what the table says; where that is nothing, than all others."""
+        """The odds of the label against the one in the table; against all others if the cell is empty."""
         against = 1.0 - self.probability if self.table_probability is None else self.table_probability
         return self.probability / max(against, 1e-12)
 
@@ -112,11 +112,11 @@ class LearntGraph:
     Attributes:
         graph: the graph as it was given.
         kinds: the kinds that were looked at.
-        weights: per kind, how probable each label is for each fine label, with what the table says.
-        beliefs: per kind the same without what the table says in that cell.
+        weights: per kind, the probability of each label for each fine label, given the table.
+        beliefs: the same without the cell's own entry in the table.
         trust: per clue, how much it counts for each kind.
-        error: the share of known cells that are wrong, as estimated.
-        rounds: how often cells and effects took turns.
+        error: the estimated share of known cells that are wrong.
+        rounds: the number of rounds.
     """
 
     graph: LabelGraph
@@ -129,7 +129,7 @@ class LearntGraph:
     photos: Float[Tensor, " fine"]
 
     def filled(self) -> LabelGraph:
-        """The graph in which unknown cells are weights; known cells stay as they are."""
+        """The graph with learnt weights in its unknown cells; known cells stay unchanged."""
         graph = self.graph
         for name in self.kinds:
             kind = graph.kind(name)
@@ -138,7 +138,7 @@ class LearntGraph:
         return graph
 
     def latent(self) -> LatentCells | None:
-        """The unknown cells, to be learnt on while a head is fitted by descent; None if there are none."""
+        """The unknown cells, to be learnt further while a head is fitted by descent; None if there are none."""
         places = {name: torch.from_numpy(self.graph.kind(name).unknown.copy()) for name in self.kinds}
         places = {name: own for name, own in places.items() if bool(own.any())}
         prior = {}
@@ -149,7 +149,7 @@ class LearntGraph:
         return LatentCells(places=places, prior=prior, strength=strength) if places else None
 
     def moved_to(self, graph: LabelGraph) -> LearntGraph:
-        """The same with the weights that the unknown cells have in another graph."""
+        """The same with the weights of the unknown cells taken from another graph."""
         weights, beliefs = dict(self.weights), dict(self.beliefs)
         for name in self.kinds:
             unknown = torch.from_numpy(self.graph.kind(name).unknown.copy())[:, None]
@@ -159,9 +159,9 @@ class LearntGraph:
         return replace(self, weights=weights, beliefs=beliefs)
 
     def cells(self) -> list[LearntCell]:
-        """All cells that were empty or that the table fills with one label, those with the most evidence first.
+        """All cells that are empty or have one label, those with the most evidence first.
 
-        Filled cells come by how probable it is that the table is wrong, empty ones by how sure they are.
+        Filled cells are sorted by how probably the table is wrong, empty ones by how sure their label is.
         """
         found = []
         for name in self.kinds:
@@ -202,9 +202,9 @@ def learn_cells(
         graph: the label graph.
         counts: how many photos each fine label has; may be 0.
         means: the mean of their scaled features.
-        variances: how far class means are spread by each kind, by their own, and by noise.
+        variances: the variance of class means due to each kind, to the class itself, and to noise.
         kinds: the kinds to learn; by default those that class means depend on.
-        clues: what may speak for a cell beside frequencies; by default everything.
+        clues: which clues to use besides frequencies; by default all.
 
     Raises:
         InputError: there is nothing to learn from, or the graph is too large.
@@ -241,7 +241,7 @@ def learn_cells(
 
 
 class _Problem:
-    """What stays the same while cells are learnt."""
+    """The data that stays the same from round to round."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class _Problem:
         self.places = (self.parents - starts[:-1]).clamp_min(0)
         self.fixed = torch.zeros(len(graph), self.coarse_count, dtype=torch.float64)
         self.is_fixed = torch.zeros(len(graph), len(names), dtype=torch.bool)
-        for number, name in enumerate(names):  # one of several parents is what people know: it is left alone
+        for number, name in enumerate(names):  # a cell with several parents is a decision too, and stays
             kind = graph.kind(name)
             several = torch.from_numpy(kind.row_sizes > 1)
             self.is_fixed[:, number] = several
@@ -275,7 +275,7 @@ class _Problem:
         return torch.split(values, self.label_counts, dim=values.ndim - 1)
 
     def start(self) -> Tensor:
-        """Rows before anything is learnt: what the table says, and frequencies where it says nothing."""
+        """The initial rows: the table, and frequencies in its empty cells."""
         parts = []
         for number, part in enumerate(self.split(torch.from_numpy(self.table.frequency))):
             one_hot = torch.nn.functional.one_hot(self.places[:, number], part.shape[1]).double()
@@ -290,7 +290,7 @@ class _Problem:
         return min(1.0, _USUAL_DIRECTIONS / self.means.feature_count) if clue == "photos" else _USUAL_TRUST[clue]
 
     def clues_of(self, rows: Tensor) -> dict[str, Tensor]:
-        """What every clue says of all cells; photos relative to the best label."""
+        """The score of every clue for all cells; that of photos is relative to the best label."""
         clue_scores = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in self.clues if clue != "photos"}
         if "photos" in self.clues:
             clue_scores["photos"] = self.means.log_likelihoods(rows)
@@ -310,12 +310,12 @@ class _Problem:
         return torch.cat([part.exp() for part in self.log_beliefs(clue_scores, trust)], dim=1)
 
     def table_probs(self, beliefs: Sequence[Tensor]) -> Tensor:
-        """How probable what the table says is; of known cells."""
+        """The probability of the label in the table, for known cells."""
         found = [part.gather(1, self.places[:, [number]])[:, 0] for number, part in enumerate(beliefs)]
         return torch.stack(found, dim=1)
 
     def fit_trust(self, clue_scores: dict[str, Tensor], start: Trust, error: float) -> Trust:
-        """The trust under which the known cells are most likely, each asked for as if it were hidden."""
+        """The trust that makes the known cells most likely, each predicted as if it were hidden."""
         if not clue_scores or not bool(self.known.any()):
             return start
         names = tuple(clue_scores)
@@ -346,7 +346,7 @@ class _Problem:
         return torch.tensor([max(count - 1, 1) for count in self.label_counts], dtype=torch.float64)
 
     def rows(self, beliefs: Tensor, error: float) -> Tensor:
-        """The weights of all cells, with what the table says."""
+        """The weights of all cells, given the table."""
         parts = []
         for number, part in enumerate(self.split(beliefs)):
             labels = part.shape[1]
@@ -367,24 +367,24 @@ class _Problem:
 
 
 def _filled(kind: Kind, weights: np.ndarray) -> Kind:
-    """A kind whose unknown rows are weights."""
+    """The kind with weights in its unknown rows."""
     matrix = kind.matrix()
     unknown = kind.unknown
     kept = np.where(weights >= MIN_WEIGHT, weights, 0.0)
     matrix[unknown] = (kept / kept.sum(axis=1, keepdims=True))[unknown]
-    return replace(Kind.from_matrix(kind.name, kind.labels, matrix, kind.unknown_prior), ordered=kind.ordered)
+    return kind.with_matrix(matrix)
 
 
 def alike_with_label(
     graph: LabelGraph, statistics: ClassStatistics, cells: Sequence[LearntCell], count: int = 3
 ) -> list[tuple[str, ...]]:
-    """For each cell the fine labels with photos that have its label and look most like its own, the nearest first.
+    """For each cell, the fine labels with its label whose photos look most like those of its own, nearest first.
 
     Args:
         graph: the label graph.
-        statistics: what photos show of its fine labels.
+        statistics: the class statistics of its fine labels.
         cells: the cells.
-        count: how many fine labels at the most.
+        count: the maximum number of fine labels per cell.
     """
     seen = statistics.counts > 0
     means = statistics.means

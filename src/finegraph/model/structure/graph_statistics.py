@@ -1,9 +1,9 @@
-"""What photos show of the fine labels, for another graph than that of the fit; and answers to held-out photos from it.
+"""Class statistics for another graph than the one that was fitted, and predictions on held-out photos from them.
 
-Counts and sums of scaled features do not depend on the graph. With another graph, or with a kind more or less, only the
-variances and the effects that follow from them change, and both have a closed form: whether a kind helps is known
-without a new fit. A photo is held out by taking it out of the sums of its class. Cost: fine labels squared for each
-step of the variances; for held-out photos a solve per fold, and photos x fine labels.
+Counts and sums of scaled features do not depend on the graph. With another graph, or after adding or removing a kind,
+only the variances and the effects change, and both have a closed form. So whether a kind helps can be found
+without a new fit. A photo is held out by subtracting it from the sums of its class. Cost: fine labels squared per
+step of the variances; for held-out photos, one solve per fold and photos x fine labels.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from finegraph.nn import BipartiteHead, SoftmaxHead
 
 
 def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatistics) -> ClassStatistics:
-    """The statistics of the fine labels of another graph, and how far its kinds spread them.
+    """The class statistics of another graph, with the variances of its kinds.
 
     Args:
         graph: the other graph.
         known: the graph of the statistics.
-        statistics: what photos show of its fine labels.
+        statistics: the class statistics of that graph.
 
     Raises:
         InputError: no fine label has photos.
@@ -50,9 +50,12 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
         )
     scales = Links(graph, (), graph.numbers).scales
     moved = replace(statistics, counts=counts, sums=sums, scales=scales)
-    if (graph.fine, graph.numbers) != (known.fine, known.numbers):  # what features say of other values is not known
+    if (graph.fine, graph.numbers) != (
+        known.fine,
+        known.numbers,
+    ):  # the direction of a number was fitted to these values only
         moved = replace(moved, pulls=None, share=0.0, potentials=None)
-    if len(seen) > MAX_DENSE_LABELS:  # the variances of some tell those of all
+    if len(seen) > MAX_DENSE_LABELS:  # a sample is enough to estimate the variances
         chosen = torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:MAX_DENSE_LABELS]
         seen = seen[chosen].sort().values
     variances = fit_variances(
@@ -68,7 +71,7 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
 def without_photos(
     statistics: ClassStatistics, features: Float[Tensor, "batch feature"], targets: Int[Tensor, " batch"]
 ) -> ClassStatistics:
-    """The statistics without some of the photos that they are of."""
+    """The statistics with some of their photos removed."""
     counts, sums = statistics.counts.clone(), statistics.sums.clone()
     counts.index_add_(0, targets, torch.full((len(targets),), -1.0, dtype=torch.float64))
     sums.index_add_(0, targets, -features.double())
@@ -79,7 +82,7 @@ def without_photos(
 def posterior_of(
     head: BipartiteHead | SoftmaxHead, features: Float[Tensor, "batch feature"], temperature: float = 1.0
 ) -> Posterior:
-    """What a head says of scaled features."""
+    """The posterior of a head on scaled features."""
     with torch.no_grad():
         posterior: Posterior = head(features.to(head.fine.weight))
         return posterior.tempered(temperature)
@@ -93,15 +96,15 @@ def held_out_probs(
     folds: Sequence[TensorFold],
     temperature: float = 1.0,
 ) -> tuple[Float[Tensor, "row fine"], Int[Tensor, " row"]]:
-    """How probable each fine label is on photos that are held out fold by fold, and which photos these are.
+    """The probabilities of the fine labels on photos held out fold by fold, and the indices of these photos.
 
     Args:
         graph: the label graph.
-        statistics: those of all photos.
+        statistics: the class statistics of all photos.
         features: the scaled features of the photos.
         targets: their fine labels.
         folds: the photos that stay and those that are held out.
-        temperature: what scores are divided by.
+        temperature: the divisor of the scores.
     """
     probs, rows = [features.new_zeros(0, len(graph))], [targets[:0]]
     for _, held in folds:

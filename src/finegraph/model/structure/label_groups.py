@@ -1,17 +1,17 @@
 """Groups of fine labels that look alike: a tree over fine labels under a Chinese-restaurant prior, one move at a time.
 
-What photos show of fine label i is x_i. Those of a group scatter around a centre that they share:
+The class mean of fine label i is x_i. The means of a group scatter around a common centre:
 
     x_i | group  ~  N(centre, (own + noise_i) I),     centre ~ N(0, between I),     groups ~ Chinese restaurant (alpha)
 
-Centres are integrated out, so a group of known members has a likelihood in closed form. Groups are first joined in
-pairs, the pair that gains most first, as long as that makes everything more probable; then fine labels move one at a
-time to the group, or to a new one, that is most probable given all others, until none does (the moves of Srivastava and
-Salakhutdinov, 2013, taken greedily); then `own` and `between` are fitted to the groups, and so on in turns.
+Centres are integrated out, so a group of known members has a likelihood in closed form. First, groups are merged in
+pairs, the pair with the largest gain first, as long as that increases the posterior. Then fine labels move one at a
+time to the most probable group given all others, or to a new one, until none moves (the moves of Srivastava and
+Salakhutdinov, 2013, taken greedily). Then `own` and `between` are fitted to the groups, and the steps repeat.
 
-Directions of features are not independent, so likelihoods count by `share` only: that of directions that are as good as
-independent, which held-out photos told when the head was fitted. The next level groups the groups in the same way: a
-nested restaurant. Cost: fine^2 per join and fine x groups x features per round of moves.
+Directions of features are not independent, so log likelihoods are scaled by `share`, the share of effectively
+independent directions, as estimated on held-out photos when the head was fitted. The next level groups the groups in
+the same way: a nested restaurant. Cost: fine^2 per merge and fine x groups x features per round of moves.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from finegraph.errors import InputError
 MAX_LABELS = 4000
 """How many fine labels can be grouped."""
 _TURNS, _SWEEPS = 6, 30
-"""How often groups and variances take turns, and how often all labels are asked to move, at the most."""
+"""The maximum number of rounds of groups and variances, and of sweeps over all labels."""
 _VARIANCES = np.geomspace(1e-3, 1.0, 13)
-"""What is tried first for own and between, as shares of the variance of what is shown."""
+"""The first candidates for own and between, as shares of the variance of the class means."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A fine label that went from one group to another.
+    """A move of a fine label from one group to another.
 
     Attributes:
-        item: its number.
-        to: the group that it went to, by one of its members; its own number for a new group.
-        gain: by how much that made everything more probable, as a logarithm.
+        item: the index of the fine label.
+        to: a member of the group it moved to; its own index for a new group.
+        gain: the gain in log posterior.
     """
 
     item: int
@@ -57,11 +57,11 @@ class Level:
 
     Attributes:
         groups: the group of each fine label, numbered from 0 in the order of their first members.
-        own: how far members scatter around the centre of their group, per direction.
-        between: how far the centres scatter.
-        alpha: how readily new groups are opened.
-        log_posterior: how probable the groups are together with what is shown.
-        moves: what moved after the groups were joined, in order.
+        own: the variance of members around the centre of their group, per direction.
+        between: the variance of the centres.
+        alpha: the concentration of the prior: large values favour many groups.
+        log_posterior: the log joint density of the groups and the class means.
+        moves: the moves after the groups were merged, in order.
     """
 
     groups: Int[NDArray[np.int64], " fine"]
@@ -86,15 +86,15 @@ def group_labels(
     start: Int[NDArray[np.int64], " fine"] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Level]:
-    """Groups at several levels, the smallest first; fewer levels where no more groups are found.
+    """Groups at several levels, the smallest groups first; fewer levels if no further groups are found.
 
     Args:
-        means: what photos show of each fine label; all of them have photos.
-        noise: the variance of each around what the fine label is, per direction.
-        share: the share of directions that are as good as independent.
-        levels: how many levels at the most.
-        start: groups of the first level to begin with; by default labels are joined from the beginning.
-        progress: called with how many levels are done.
+        means: the class mean of each fine label; all of them have photos.
+        noise: the variance of each mean due to the number of photos, per direction.
+        share: the share of effectively independent directions.
+        levels: the maximum number of levels.
+        start: initial groups of the first level; by default groups are merged from single labels.
+        progress: called with the number of levels done.
 
     Raises:
         InputError: there are too many fine labels.
@@ -148,15 +148,15 @@ class _Search:
         self.moves: list[Move] = []
 
     def run(self, start: NDArray[np.int64] | None) -> Level:
-        """Join, then let groups and variances take turns."""
+        """Merge, then alternate between groups and variances."""
         count = len(self.shown)
         groups = np.arange(count) if start is None else _numbered(np.asarray(start))
         if count > 1:
-            if start is not None:  # as they were left, so that what did not move before does not move now
+            if start is not None:  # keep the given groups, so that labels that did not move before do not move now
                 self._fit(groups)
             before: NDArray[np.int64] | None = None
             for _ in range(_TURNS):
-                if start is None:  # joined anew with the variances of the turn before
+                if start is None:  # merged anew with the variances of the previous round
                     groups = self._join(np.arange(count))
                     self.moves.clear()
                 groups = self._move(groups)
@@ -173,20 +173,20 @@ class _Search:
             moves=tuple(self.moves),
         )
 
-    # ---- the probability of groups ----------------------------------------------------------------------------------
+    # ---- the probability of groups -----------------------------------------------------------------------------------
 
     def _marginal(self, precision: Tensor | float, squares: Tensor | float) -> Tensor:
-        """The part of the log likelihood of groups that depends on who is in them.
+        """The part of the log likelihood of groups that depends on their members.
 
         Args:
             precision: the sum of the precisions of the members.
-            squares: the squared length of the sum of what they show, each times its precision.
+            squares: the squared length of the precision-weighted sum of their means.
         """
         wide = 1.0 + self.between * torch.as_tensor(precision, dtype=torch.float64)
         return 0.5 * self.share * (self.between * torch.as_tensor(squares) / wide - self.features * wide.log())
 
     def _log_posterior(self, groups: NDArray[np.int64]) -> float:
-        """How probable groups and what is shown are together."""
+        """The log joint density of groups and class means."""
         precision, sums, sizes = self._sums(groups)
         rest = 1.0 / self._precisions()
         base = -0.5 * self.share * float((self.features * rest.log() + self.shown.square().sum(dim=1) / rest).sum())
@@ -198,17 +198,17 @@ class _Search:
         return 1.0 / (self.own + self.noise)
 
     def _sums(self, groups: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
-        """Precision, precision times what is shown, and size of each group."""
+        """The precision, the precision-weighted sum of means, and the size of each group."""
         index, count = torch.from_numpy(groups), int(groups.max()) + 1
         own = self._precisions()
         precision = torch.zeros(count, dtype=torch.float64).index_add_(0, index, own)
         sums = torch.zeros(count, self.features, dtype=torch.float64).index_add_(0, index, self.shown * own[:, None])
         return precision, sums, torch.bincount(index, minlength=count).double()
 
-    # ---- joining ----------------------------------------------------------------------------------------------------
+    # ---- merging -----------------------------------------------------------------------------------------------------
 
     def _join(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Join the two groups that gain most, as long as there is a gain."""
+        """Merge the two groups with the largest gain, as long as there is one."""
         precision, sums, sizes = self._sums(groups)
         gram = sums @ sums.t()
         member = groups.copy()
@@ -236,15 +236,15 @@ class _Search:
             gains[second], gains[:, second] = -math.inf, -math.inf
 
     def _gains(self, gram: Tensor, precision: Tensor, sizes: Tensor, alone: Tensor) -> Tensor:
-        """What joining each pair of groups gains."""
+        """The gain of merging each pair of groups."""
         lengths = gram.diagonal()
         joined = self._marginal(precision[:, None] + precision, lengths[:, None] + lengths + 2.0 * gram)
         return joined + torch.lgamma(sizes[:, None] + sizes) - alone[:, None] - alone - math.log(self.alpha)
 
-    # ---- moving -----------------------------------------------------------------------------------------------------
+    # ---- moving ------------------------------------------------------------------------------------------------------
 
     def _move(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Let labels move one at a time to the most probable group, until none does."""
+        """Move labels one at a time to their most probable group, until none moves."""
         own, weighted = self._precisions(), self.shown * self._precisions()[:, None]
         for _ in range(_SWEEPS):
             precision, sums, sizes = self._sums(groups)
@@ -292,10 +292,10 @@ class _Search:
                 break
         return _numbered(groups)
 
-    # ---- variances --------------------------------------------------------------------------------------------------
+    # ---- variances ---------------------------------------------------------------------------------------------------
 
     def _fit(self, groups: NDArray[np.int64]) -> None:
-        """The variances and alpha under which these groups and what is shown are most probable."""
+        """Fit the variances and alpha to the groups."""
         self.alpha = likely_alpha(len(groups), int(groups.max()) + 1)
         grid = _VARIANCES * self.spread * 2.0
         for _ in range(3):
@@ -311,7 +311,7 @@ class _Search:
 
 
 def likely_alpha(count: int, groups: int) -> float:
-    """How readily new groups are opened if so many items are in so many groups: the most likely alpha, from 0.1 to 100.
+    """The most likely concentration alpha for a number of items and groups, from 0.1 to 100.
 
     The expected number of groups is sum_i alpha / (alpha + i).
     """
@@ -325,7 +325,7 @@ def likely_alpha(count: int, groups: int) -> float:
 
 
 def adjusted_rand(one: ArrayLike, other: ArrayLike) -> float:
-    """How far two groupings agree: 1 if they are the same, about 0 by chance (the adjusted Rand index)."""
+    """The adjusted Rand index of two groupings: 1 if they are the same, about 0 by chance."""
     first, second = np.unique(one, return_inverse=True)[1], np.unique(other, return_inverse=True)[1]
     table = np.zeros((first.max() + 1, second.max() + 1))
     np.add.at(table, (first, second), 1)

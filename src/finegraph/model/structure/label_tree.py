@@ -1,13 +1,13 @@
-"""A tree over fine labels that is learnt while weights are: each takes its turn.
+"""A tree over fine labels, learnt in alternation with the weights.
 
-Given the tree, its groups are kinds of the graph, and class means follow in closed form with the effects of all kinds.
-Given the effects of the other kinds, these are taken off, and fine labels move one at a time to the parent, or to a new
+Given the tree, its groups are kinds of the graph, and class means follow in closed form from the effects of all kinds.
+The effects of the other kinds are then subtracted, and fine labels move one at a time to the parent, or to a new
 one, that is most probable under a nested Chinese-restaurant prior (label_groups.py), as Srivastava and Salakhutdinov
-did in 2013. Both take turns until nothing moves. For a network that is being trained this is done again every few
-epochs, from the tree as it is.
+did in 2013. The two steps alternate until nothing moves. While a network is trained, this is repeated every few
+epochs, starting from the current tree.
 
-While weights are trained their number must stay the same. So each level has room for more groups than it has
-(`LabelTree.on`); what is not used in the end is left out (`LabelTree.named_on`).
+The number of weights must not change during training. So each level has room for more groups than it has
+(`LabelTree.on`); unused room is left out in the end (`LabelTree.named_on`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from finegraph.model.structure.suggested_groups import LEVELS, group_kind, indep
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 NAME = "tree"
-"""What the kinds of the tree are called: `tree 1` has the largest groups."""
+"""The name of the kinds of the tree: `tree 1` has the largest groups."""
 _ROUNDS = 5
-"""How often the tree and the effects take turns at the most."""
+"""The maximum number of rounds of tree and effects."""
 _MIN_ROOM = 8
 
 
@@ -41,8 +41,8 @@ class TreeMove:
 
     Attributes:
         fine: its name.
-        to: one of those that it is with now; itself if it is alone.
-        gain: by how much that made everything more probable, as a logarithm.
+        to: a member of its new group; itself if it is alone.
+        gain: the gain in log posterior.
     """
 
     fine: str
@@ -63,8 +63,8 @@ class LabelTree:
     Attributes:
         levels: the group of each fine label, the smallest groups first.
         room: how many groups each level can have while weights are trained.
-        moves: what moved when it was last learnt.
-        rounds: how often the tree and the effects took turns.
+        moves: the moves when it was last learnt.
+        rounds: the number of rounds of tree and effects.
     """
 
     levels: tuple[Int[NDArray[np.int64], " fine"], ...]
@@ -85,7 +85,7 @@ class LabelTree:
         return graph
 
     def named_on(self, graph: LabelGraph) -> LabelGraph:
-        """The graph with a kind for each level, its groups called by what they share."""
+        """The graph with a kind for each level, with groups named after what their members share."""
         for name, groups in reversed(list(zip(self.kinds, self.levels, strict=True))):
             graph = graph.with_kind(group_kind(graph, groups, name))
         return graph
@@ -97,12 +97,12 @@ class LabelTree:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as JSON can hold it, without its moves."""
+        """The tree as JSON-compatible values, without its moves."""
         return {"levels": [level.tolist() for level in self.levels], "room": list(self.room)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LabelTree:
-        """From the form that `to_dict` gives."""
+        """The tree from the values of `to_dict`."""
         levels = tuple(np.array(level, dtype=np.int64) for level in values["levels"])
         return cls(levels=levels, room=tuple(values["room"]))
 
@@ -110,16 +110,16 @@ class LabelTree:
 def learn_tree(
     graph: LabelGraph, statistics: ClassStatistics, *, start: LabelTree | None = None, levels: int = LEVELS
 ) -> LabelTree:
-    """The tree of a graph, by what photos show.
+    """Learn the tree of a graph from class statistics.
 
     Args:
         graph: the label graph without the tree.
-        statistics: what photos show of its fine labels.
-        start: the tree to begin with, whose levels stay as many; by default fine labels are joined from the beginning.
-        levels: how many levels at the most.
+        statistics: the class statistics of its fine labels.
+        start: the initial tree, whose number of levels is kept; by default groups are merged from single labels.
+        levels: the maximum number of levels.
 
     Raises:
-        InputError: there are too many fine labels with photos, or the kinds of a tree are in the graph.
+        InputError: there are too many fine labels with photos, or the graph already has a tree.
     """
     if any(kind.startswith(f"{NAME} ") for kind in graph.kinds):
         raise InputError(f"the graph has a kind {NAME} already; leave it out, or give it another name")
@@ -139,7 +139,7 @@ def learn_tree(
 def _next(
     graph: LabelGraph, statistics: ClassStatistics, tree: LabelTree | None, levels: int, start: LabelTree | None
 ) -> tuple[LabelTree, list[TreeMove]]:
-    """The tree after one turn, and what moved."""
+    """The tree after one round, and the moves."""
     kept: tuple[str, ...] = ()
     whole = graph
     if tree is not None and tree.levels:
@@ -162,7 +162,7 @@ def _next(
 
 
 def _fitted(levels: list[NDArray[np.int64]], start: LabelTree) -> list[NDArray[np.int64]]:
-    """As many levels as the tree began with, each with no more groups than there is room for; else as it was."""
+    """The new levels if they are as many as before and fit into the room; otherwise the old ones."""
     fitted = []
     for number, before in enumerate(start.levels):
         if number < len(levels) and int(levels[number].max()) < start.room[number]:
@@ -173,7 +173,7 @@ def _fitted(levels: list[NDArray[np.int64]], start: LabelTree) -> list[NDArray[n
 
 
 def _for_all(groups: NDArray[np.int64], seen: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Groups of all fine labels; those without photos are in none."""
+    """Groups of all fine labels; those without photos are in no group."""
     found = np.full(count, -1, dtype=np.int64)
     found[seen] = groups
     return found

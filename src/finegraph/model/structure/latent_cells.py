@@ -1,29 +1,29 @@
-"""Cells that are learnt along with a head by descent: how far photos, by the head itself, speak for each parent.
+"""Cells learnt together with a head that is fitted by descent: how much photos favour each parent, judged by that head.
 
-The weights g of cells are parameters of the joint like all others, with a Dirichlet prior of mean `prior` that counts
-as so many photos. Given the head, the log likelihood of the photos and the log prior rise with
+The weights g of cells are parameters of the joint like all others, with a Dirichlet prior of mean `prior` and a
+strength in photos. Given the head, this update increases the log likelihood of the photos plus the log prior:
 
     members_ic  =  sum over photos and terms of the loss of P(i, its parent c | photo, what the term asks for)
     expected_ic =  sum over photos and terms of P(i, its parent c | photo), divided by g_ic
-    cost_ic     =  - weight_j sum over the photos of i of log p^j_c           the loss asks for c as far as g says
-    g_ic       <-  (members_ic + strength prior_ic) / (expected_ic + cost_ic + shift)       so that they sum to 1
+    cost_ic     =  - weight_j sum over the photos of i of log p^j_c           the loss asks for c with weight g
+    g_ic       <-  (members_ic + strength prior_ic) / (expected_ic + cost_ic + shift)       shift: makes the sum 1
 
-This is expectation-maximisation for a conditional likelihood: a term is the log of a sum in which g is linear, less
+This is expectation-maximisation for a conditional likelihood: a term is the log of a sum in which g is linear, minus
 log z. Jensen's inequality bounds the first from below, as always, and a tangent bounds log z from above, as z is linear
-in the cells of one kind. Of the photos of i, members are the responsibilities r_ic. All terms are in dL/df of
-`joint_loss`: members = terms x p - dL/df. The cost is bounded by nothing; so a step that would make things worse is
-halved until it does not, and the value never falls.
+in the cells of one kind. For the photos of i, members are the responsibilities r_ic. All terms are in dL/df of
+`joint_loss`: members = terms x p - dL/df. The cost has no such bound, so a step that would lower the objective is
+halved until it does not. The objective never falls.
 
-A head that is fitted to few photos knows them by heart: what it says of a cell by the photos of its own fine label is
-what the weights said before. So the prior is what the closed form says with the fine label left out (cell_learning.py),
-and counts more than the photos themselves. Cost of a step: two losses, and three products photos x cells x labels, for
-each kind.
+A head fitted to few photos memorises them: what it infers about a cell from the photos of its own fine label merely
+repeats the current weights. So the prior comes from the closed form with the fine label left out (cell_learning.py),
+and counts more than the photos themselves. Cost of a step: two losses, and three products photos x cells x labels per
+kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.kind import Kind
 from finegraph.inference import Posterior, joint_loss
 from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
@@ -40,23 +39,23 @@ from finegraph.nn import BipartiteHead
 
 Targets = Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
 MIN_WEIGHT = 0.01
-"""Links of learnt cells that weigh less are left out in the end."""
+"""Links of learnt cells with less weight are dropped in the end."""
 _ROUNDS, _MIN_CHANGE = 8, 0.01
-"""How often cells and head take turns at the most, and what change of a weight is none."""
+"""The maximum number of rounds, and the change of a weight below which they stop."""
 _PASSES = 5
-"""How often weights are moved for one head."""
+"""How many passes over the weights there are per head."""
 _TINY, _LOWEST = 1e-300, -1e6
 _HALVINGS = 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LatentCells:
-    """The cells that are learnt, and what is known of them beforehand.
+    """The cells to learn, and their prior.
 
     Attributes:
         places: per kind, which fine labels have such a cell.
-        prior: per kind, how probable each label is for each fine label beforehand.
-        strength: how many photos of each fine label that counts as.
+        prior: per kind, the prior probability of each label for each fine label.
+        strength: how many photos of each fine label the prior counts as.
     """
 
     places: Mapping[str, Bool[Tensor, " fine"]]
@@ -75,16 +74,15 @@ class LatentCells:
             kind = graph.kind(name)
             matrix = kind.matrix()
             matrix[places.numpy()] = rows[places].numpy()
-            made = Kind.from_matrix(name, kind.labels, matrix, kind.unknown_prior)
-            graph = graph.with_kind(replace(made, ordered=kind.ordered))
+            graph = graph.with_kind(kind.with_matrix(matrix))
         return graph
 
     def weights_in(self, graph: LabelGraph) -> dict[str, Float[Tensor, "fine _"]]:
-        """The weights that a graph has, per kind."""
+        """The weights of a graph, per kind."""
         return {name: torch.from_numpy(graph.kind(name).matrix()) for name in self.places}
 
     def log_prior(self, graph: LabelGraph) -> float:
-        """The log of the prior of the weights that a graph has, without its constant."""
+        """The log prior of the weights of a graph, up to a constant."""
         total = 0.0
         for name, weights in self.weights_in(graph).items():
             places = self.places[name]
@@ -93,18 +91,18 @@ class LatentCells:
         return total
 
     def without_small(self, graph: LabelGraph) -> LabelGraph:
-        """The graph without links of these cells that weigh next to nothing."""
+        """The graph without links of negligible weight in these cells."""
         kept = {name: torch.where(rows >= MIN_WEIGHT, rows, 0.0) for name, rows in self.weights_in(graph).items()}
         return self.on(graph, {name: rows / rows.sum(dim=1, keepdim=True) for name, rows in kept.items()})
 
 
 class Statistics(NamedTuple):
-    """What photos say of the latent cells of one kind.
+    """The statistics of photos for the latent cells of one kind; see the module docstring.
 
     Attributes:
-        members: how many of them show a parent, as far as what is asked for tells.
-        expected: how many should, divided by the weight of the parent.
-        cost: what asking for a label on the photos of the fine label adds to the loss.
+        members: the expected number of photos with each parent, given the targets.
+        expected: the same without the targets, divided by the weight of the parent.
+        cost: what a label as the target of the photos of the fine label adds to the loss.
     """
 
     members: Float[Tensor, "row label"]
@@ -114,14 +112,14 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scored:
-    """Photos with what a head scores them, which does not depend on the weights of cells.
+    """Photos with the scores of a head, which do not depend on the weights of cells.
 
     Attributes:
         fine_scores: the scores of the fine labels.
-        coarse_scores: those of the coarse labels, all kinds side by side.
-        number_scores: those of the numbers; None if there are none.
-        fine: the fine labels, -100 where they were not observed.
-        kind_targets: what was seen on photos of the kinds, and measured of numbers; the graph says the rest.
+        coarse_scores: the scores of the coarse labels, all kinds side by side.
+        number_scores: the scores of the numbers; None if there are none.
+        fine: the fine labels, -100 if not observed.
+        kind_targets: photo labels of kinds and measured values of numbers; the rest comes from the graph.
         kind_weights: the weight of the term of each kind and number.
     """
 
@@ -142,7 +140,7 @@ class Scored:
         kind_targets: Targets,
         kind_weights: Mapping[str, float],
     ) -> Scored:
-        """Photos as a head scores them, in float64."""
+        """Photos with the scores of a head, in float64."""
         with torch.no_grad():
             posterior = head(features) if coarse_features is None else head(features, coarse_features)
         coarse, numbers = posterior.coarse_scores, posterior.number_scores
@@ -160,10 +158,10 @@ class Scored:
         return float(self._loss(self._posterior(graph, self.fine_scores)))
 
     def statistics(self, graph: LabelGraph, kind: str, places: Bool[Tensor, " fine"]) -> Statistics:
-        """What photos say of some cells of a kind.
+        """The statistics of photos for some cells of a kind.
 
         Args:
-            graph: the graph with the weights as they are.
+            graph: the graph with the current weights.
             kind: the kind.
             places: which fine labels have such a cell.
         """
@@ -181,7 +179,7 @@ class Scored:
             likely = (scores - scores.amax(dim=1, keepdim=True)).exp()
             rows = weights[places]
             mixed = (likely @ rows.t()).clamp_min(_TINY)
-            # The term of this kind tells the parent as well; the others tell the fine label alone.
+            # The term of this kind also constrains the parent; the others constrain only the fine label.
             asked, log_probs = self._asked(kind, weights) * self.kind_weights[kind], posterior.log_probs(kind)
             ratio = asked * likely / log_probs.exp().clamp_min(_TINY)
             share = probs / mixed
@@ -190,7 +188,7 @@ class Scored:
             return Statistics(rows * member_sums, terms * (share.t() @ likely), self._cost(kind, places, log_probs))
 
     def _cost(self, kind: str, places: Tensor, log_probs: Tensor) -> Tensor:
-        """What asking for each label of a kind on the photos of some fine labels adds to the loss."""
+        """What each label of a kind, as the target of the photos of some fine labels, adds to the loss."""
         given = self.kind_targets.get(kind)
         used = self.fine != NOT_OBSERVED if given is None else given == FROM_FINE
         cost = torch.zeros(len(places), log_probs.shape[1], dtype=torch.float64)
@@ -198,7 +196,7 @@ class Scored:
         return self.kind_weights[kind] * cost[places]
 
     def _asked(self, kind: str, weights: Tensor) -> Tensor:
-        """How much the loss asks for each label of a kind on each photo."""
+        """The weight of each label of a kind as a target, for each photo."""
         given = self.kind_targets.get(kind)
         if given is None:
             given = torch.where(self.fine == NOT_OBSERVED, NOT_OBSERVED, FROM_FINE)
@@ -215,13 +213,13 @@ class Scored:
 
 
 def move_cells(graph: LabelGraph, cells: LatentCells, scored: Scored, *, passes: int = _PASSES) -> LabelGraph:
-    """The graph after weights of cells have moved to what photos say; never less probable than before.
+    """Update the weights of the cells; the objective never falls.
 
     Args:
-        graph: the graph with the weights as they are.
+        graph: the graph with the current weights.
         cells: which cells, with their prior.
         scored: the photos.
-        passes: how often each kind takes its turn.
+        passes: the number of passes over the kinds.
     """
     value = _value(graph, cells, scored)
     for _ in range(passes):
@@ -246,7 +244,7 @@ def move_cells(graph: LabelGraph, cells: LatentCells, scored: Scored, *, passes:
 
 
 def _value(graph: LabelGraph, cells: LatentCells, scored: Scored) -> float:
-    """The log likelihood of the photos and the log prior of the weights."""
+    """The log likelihood of the photos plus the log prior of the weights."""
     return cells.log_prior(graph) - scored.loss(graph)
 
 
@@ -255,7 +253,7 @@ def best_weights(
 ) -> Float[Tensor, "row label"]:
     """The rows g that sum to 1 and maximise sum_c members_c log g_c - expected_c g_c."""
     counted = members > 0
-    # The sum of members / (expected + shift) falls with the shift, from infinity to 0: halve the interval around 1.
+    # The sum of members / (expected + shift) falls from infinity to 0 as the shift grows: bisect for 1.
     expected = expected.double()
     least = torch.where(counted, expected, torch.inf).amin(dim=1, keepdim=True)
     low = -least + torch.where(counted & (expected == least), members, 0.0).amax(dim=1, keepdim=True)
@@ -270,12 +268,12 @@ def best_weights(
 
 @dataclass(frozen=True, kw_only=True)
 class CellFit:
-    """A head that was fitted along with the weights of cells.
+    """A head fitted together with the weights of cells.
 
     Attributes:
         fit: the head, whose graph has these weights.
-        values: the log likelihood of the photos with the log priors of cells, before and after each turn of the cells.
-        change: by how much a weight changed in the last turn.
+        values: the log likelihood plus the log prior, before and after each update of the cells.
+        change: the largest change of a weight in the last round.
     """
 
     fit: Fit
@@ -284,7 +282,7 @@ class CellFit:
 
     @property
     def words(self) -> str:
-        """How it went, in words."""
+        """The course of the fit in words."""
         turns = "1 turn" if len(self.values) == 1 else f"{len(self.values)} turns"
         ends = "" if self.change < _MIN_CHANGE else f", the last of which moved a weight by {self.change:.2f}"
         return f"cells and weights took {turns} in descent{ends}"
@@ -300,16 +298,16 @@ def fit_with_cells(
     coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
     kind_targets: Targets | None = None,
 ) -> CellFit:
-    """Fit a head by descent, and the weights of cells along with it: they take turns until no weight moves.
+    """Fit a head by descent together with the weights of cells, in alternation, until no weight changes.
 
     Args:
         features: one row per sample.
-        targets: the fine label of each sample, -100 where it was not observed.
-        graph: the label graph, in which the cells have the weights to begin with.
-        settings: of a bipartite head.
+        targets: the fine label of each sample, -100 if not observed.
+        graph: the label graph, with the initial weights in the cells.
+        settings: the settings of a bipartite head.
         cells: which cells, with their prior.
         coarse_features: the features of the coarse labels, if they have their own.
-        kind_targets: what was seen on samples of some kinds.
+        kind_targets: the photo labels of some kinds.
     """
     weights, values, change = settings.kind_weights(graph), [], 0.0
 
@@ -346,6 +344,6 @@ def fit_with_cells(
 
 
 def _change(cells: LatentCells, graph: LabelGraph, other: LabelGraph) -> float:
-    """By how much a weight differs at the most."""
+    """The largest difference of a weight."""
     one, two = cells.weights_in(graph), cells.weights_in(other)
     return max((float((one[name] - two[name]).abs().max()) for name in one), default=0.0)

@@ -1,4 +1,4 @@
-"""How likely the photos of a fine label are under other parents, when the fine label itself says nothing of them.
+"""The likelihood of the photos of a fine label under other parents, by effects estimated without that fine label.
 
 Class means are sums of effects of the graph, x_i = g_i u + rest of variance d_i (fitting/class_means.py); u holds mu_0
 and the effects of all coarse labels. From all fine labels but i
@@ -6,16 +6,16 @@ and the effects of all coarse labels. From all fine labels but i
     S   = (T^-1 + sum_k g_k g_k' / d_k)^-1          covariance of u, per direction; T: the prior variances
     u   = S sum_k g_k x_k / d_k
 
-and leaving i out is an update of rank one: S_i = S + S g g' S / (d - g'Sg), u_i = u - S g (x - g'u) / (d - g'Sg). What
-its photos show is then, for a row g of parents,
+and leaving i out is an update of rank one: S_i = S + S g g' S / (d - g'Sg), u_i = u - S g (x - g'u) / (d - g'Sg). For
+a row g of parents, the mean of its photos is then
 
     x_i  ~  N(g u_i, (d + g' S_i g) I)
 
-A label that no other fine label has is judged fairly: nothing is known of its effect but how far effects spread.
+A label that no other fine label has is judged fairly: its effect has only its prior variance.
 
-Cells that are not known are rows of weights r, and the rest of their variance, kind_j (1 - |r|^2), joins d_i: means and
-covariances of the sum are those of a parent that is drawn by the weights. Vectors of features occur in products only:
-everything is computed from the products of the class means. Cost: fine^2 x features once, then coarse^2 x fine.
+Unknown cells are rows of weights r, and the rest of their variance, kind_j (1 - |r|^2), is added to d_i: means and
+covariances are then those of a parent drawn by the weights. Feature vectors occur only in products, so
+everything is computed from products of class means. Cost: fine^2 x features once, then coarse^2 x fine.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.errors import InputError
-from finegraph.model.fitting.class_means import Variances
+from finegraph.model.fitting.class_means import FREE_MEAN, Variances
 
 MAX_NUMBERS = 4 * 10**7
-"""How many numbers a matrix may have: fine x fine, fine x coarse or coarse x coarse."""
-_FREE_MEAN = 10.0
-"""The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
+"""The largest size of a matrix: fine x fine, fine x coarse or coarse x coarse."""
 
 
 class LeftOutMeans:
-    """What each fine label would look like by all others."""
+    """Predictions of each class mean from all others."""
 
     def __init__(
         self,
@@ -46,12 +44,12 @@ class LeftOutMeans:
         variances: Variances,
         label_counts: Sequence[int],
     ) -> None:
-        """Keep what photos show.
+        """Prepare the products of the class means.
 
         Args:
             counts: how many photos each fine label has; may be 0.
             means: their mean, in the scaled space.
-            variances: how far class means are spread, with the kinds in the order of their rows.
+            variances: the variances of the class means, with the kinds in the order of the rows.
             label_counts: how many labels each of these kinds has.
         """
         self.kinds = tuple(variances.kinds)
@@ -72,19 +70,19 @@ class LeftOutMeans:
         kind_variance = torch.tensor([variances.kinds[kind] for kind in self.kinds], dtype=torch.float64)
         self._kind_variance = kind_variance
         self._own = variances.own
-        free = torch.tensor([_FREE_MEAN * (spread or 1.0)], dtype=torch.float64)
+        free = torch.tensor([FREE_MEAN * (spread or 1.0)], dtype=torch.float64)
         of_label = kind_variance.repeat_interleave(torch.tensor(label_counts, dtype=torch.long))
         self._prior = torch.cat([free, of_label])
 
     def log_likelihoods(self, rows: Float[Tensor, "fine coarse"]) -> Float[Tensor, "fine coarse"]:
-        """How likely the photos of each fine label are if one of its parents were another; 0 where there are none.
+        """The log likelihood of the photos of each fine label if one parent were another; 0 without photos.
 
         Args:
             rows: the weights of the parents of each fine label, all kinds side by side; those of a kind sum to 1.
 
         Returns:
-            For each fine label and coarse label the log likelihood with that label as its parent, its parents in the
-            other kinds being as they are.
+            For each fine label and coarse label, the log likelihood with that label as its parent; its parents in
+            other kinds stay unchanged.
         """
         weights = torch.cat([torch.ones(len(rows), 1, dtype=torch.float64), rows], dim=1)
         blocks = torch.split(rows, list(self.label_counts), dim=1)
@@ -133,7 +131,7 @@ class LeftOutMeans:
 
 @dataclass(frozen=True, kw_only=True)
 class _LeftOut:
-    """Products of effects and their covariance, each fine label being left out of its own.
+    """Products of effects and their covariance, with each fine label left out of its own.
 
     The products of effects change by step q' + q step' + |r|^2 step step' with the residual r and q = u'r, and their
     covariance by spread spread'.
@@ -154,7 +152,7 @@ class _LeftOut:
         spread, spread_own = self._covariances(slice(None), part), self._covariances(part, part)
         own, row = self.weights[:, part], self.weights
         all_products, all_spread = self._products(slice(None), slice(None)), self._covariances(slice(None), slice(None))
-        # The mean without this kind: the row less its own part.
+        # The mean without this kind: the row minus its own part.
         base = _dot(row, all_products) - 2.0 * _dot(row, products) + _dot(own, products_own)
         base_spread = _dot(row, all_spread) - 2.0 * _dot(row, spread) + _dot(own, spread_own)
         base_shown = _dot(row, self.shown) - _dot(own, self.shown[:, part])

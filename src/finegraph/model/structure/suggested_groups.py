@@ -1,16 +1,16 @@
-"""Groups of fine labels as kinds of a graph: found from what a fit has seen, named, and tried by drawing photos anew.
+"""Groups of similar fine labels as kinds of a graph: found in class statistics, named, and tested for stability.
 
-What kinds of the graph tell already is taken off the class means, and what they leave is grouped: dishes are not found
-by their restaurants. Groups that only chance made fall apart when photos are drawn anew. That is done from the
-statistics of the fit: class means are drawn around what they are, as other photos of the same number would show them.
-Cost: that of grouping, once for each draw.
+What the kinds of the graph explain is subtracted from the class means, and the rest is grouped: dishes are not grouped
+by restaurant again. Groups that arose by chance fall apart when photos are resampled. Resampling uses only the
+class statistics: class means are drawn around their values with the variance that their number of photos implies.
+Cost: that of grouping, once per draw.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,17 +27,17 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 
 LEVELS = 3
 DRAWS = 10
-"""How often photos are drawn anew."""
+"""The number of resamplings."""
 _NAME = "look"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupStability:
-    """How stable groups are when photos are drawn anew.
+    """How stable groups are when photos are resampled.
 
     Attributes:
-        mean: of all groups with two members or more, each member counting once.
-        groups: of each group: how much of it and of the group that is most like it they share, on average.
+        mean: the mean over all groups with two or more members, weighted by members.
+        groups: for each group, its mean overlap with the most similar group of a draw.
     """
 
     mean: float
@@ -47,12 +47,12 @@ class GroupStability:
 def shown_means(
     graph: LabelGraph, statistics: ClassStatistics, kept: Sequence[str] = ()
 ) -> tuple[Float[Tensor, "row feature"], Float[Tensor, " row"], Int[NDArray[np.int64], " row"]]:
-    """What photos show beyond the kinds of the graph, its variance, and which fine labels have photos.
+    """The class means without the effects of the kinds, their variances, and which fine labels have photos.
 
     Args:
         graph: the label graph.
-        statistics: what photos show of its fine labels.
-        kept: kinds that are not taken off, though the others are found beside them.
+        statistics: the class statistics of its fine labels.
+        kept: kinds that are estimated together with the others but not subtracted.
     """
     seen = statistics.counts.nonzero()[:, 0]
     means = statistics.means
@@ -66,7 +66,7 @@ def shown_means(
 
 
 def independent_share(statistics: ClassStatistics) -> float:
-    """The share of directions that are as good as independent, by how sharp held-out photos let scores be."""
+    """The share of effectively independent directions, from the scale that suits scores on held-out photos."""
     return min(1.0, statistics.strength * statistics.variances.noise)
 
 
@@ -81,9 +81,9 @@ def groups_of(
 
     Args:
         graph: the label graph.
-        statistics: what photos show of its fine labels.
-        levels: how many levels at the most.
-        start: groups of the first level to begin with; by default labels are joined from the beginning.
+        statistics: the class statistics of its fine labels.
+        levels: the maximum number of levels.
+        start: initial groups of the first level; by default groups are merged from single labels.
     """
     means, noise, seen = shown_means(graph, statistics)
     first = None if start is None else start[seen]
@@ -92,19 +92,12 @@ def groups_of(
 
 
 def _for_all(level: Level, seen: NDArray[np.int64], count: int) -> Level:
-    """A level with a group for each fine label that has no photo."""
+    """The level with a group of its own for each fine label without photos."""
     groups = np.full(count, -1, dtype=np.int64)
     groups[seen] = level.groups
     missing = groups < 0
     groups[missing] = level.count + np.arange(int(missing.sum()))
-    return Level(
-        groups=groups,
-        own=level.own,
-        between=level.between,
-        alpha=level.alpha,
-        log_posterior=level.log_posterior,
-        moves=level.moves,
-    )
+    return replace(level, groups=groups)
 
 
 def stability_of(
@@ -114,10 +107,10 @@ def stability_of(
 
     Args:
         graph: the label graph.
-        statistics: what photos show of its fine labels.
-        levels: what `groups_of` found.
-        draws: how often photos are drawn anew.
-        seed: of the draws.
+        statistics: the class statistics of its fine labels.
+        levels: the result of `groups_of`.
+        draws: the number of resamplings.
+        seed: the seed of the draws.
     """
     means, noise, seen = shown_means(graph, statistics)
     random = torch.Generator().manual_seed(seed)
@@ -127,7 +120,7 @@ def stability_of(
         again = group_labels(moved, 2.0 * noise, share=independent_share(statistics), levels=len(levels))
         for number, level in enumerate(levels):
             own = level.groups[seen]
-            # The levels of another draw may be cut elsewhere: the one that is most like this level counts.
+            # The levels of a draw may be cut elsewhere, so the most similar one is compared.
             tried = [shared_part(own, other.groups) for other in again] or [np.zeros(int(own.max()) + 1)]
             overlaps[number].append(max(tried, key=lambda one: float(one[own].mean())))
     found = []
@@ -147,7 +140,7 @@ def stability_of(
 def shared_part(
     own: Int[NDArray[np.int64], " fine"], other: Int[NDArray[np.int64], " fine"]
 ) -> Float[NDArray[np.float64], " group"]:
-    """For each group what it shares with the group that is most like it: of both together, the part in common."""
+    """For each group, its overlap with the most similar group: intersection over union."""
     table = np.zeros((int(own.max()) + 1, int(other.max()) + 1))
     np.add.at(table, (own, other), 1.0)
     union = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True) - table
@@ -165,7 +158,7 @@ def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = _NAME) -
 
 
 def group_kind(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"], name: str) -> Kind:
-    """A kind whose labels are groups, called by what their members share."""
+    """A kind whose labels are groups, named after what their members share."""
     labels: list[str] = []
     for number in range(int(groups.max()) + 1):
         label = group_name(graph, np.flatnonzero(groups == number))
@@ -174,7 +167,7 @@ def group_kind(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"], name:
 
 
 def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> str:
-    """What members share: words of their names, a coarse label, or else the names of the first of them."""
+    """A name for a group: words or a coarse label that its members share, or else the first names."""
     names = [graph.fine[member] for member in members.tolist()]
     if len(names) == 1:
         return str(names[0])
@@ -186,7 +179,9 @@ def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> st
     for kind in (graph.kind(kind) for kind in graph.kinds if not graph.kind(kind).binary):
         weights = kind.rows(members).matrix().sum(axis=0)
         label = int(weights.argmax())
-        if weights[label] >= 0.75 * len(names) and names[0] not in kind.labels[label]:  # that is no more than a list
+        if (
+            weights[label] >= 0.75 * len(names) and names[0] not in kind.labels[label]
+        ):  # such a label would be no more than a list
             shared.append((float(kind.weight[kind.coarse == label].sum()), kind.labels[label]))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     listed = f"{names[0]}, {names[1]}{more}"

@@ -1,16 +1,16 @@
-"""Kinds that a graph does not have yet and might: from names, from what looks alike, and from what is confused.
+"""Suggestions of new kinds for a graph: from names, from similar looks, and from confusions.
 
     names        parts, words and numbers of the names of fine labels (graph/name_kinds.py); no photo is needed
     looks        groups of fine labels that look alike, at up to three levels (suggested_groups.py)
-    confusions   sets of fine labels that held-out photos are taken for: a sure answer may name the set where no label
+    confusions   sets of fine labels that are confused on held-out photos: a sure answer may name the set if no label
                  of it is sure
 
-What the graph says already in another word is left out. Groups and sets come with how stable they are when photos are
-drawn anew. Cost: linear in the letters of names; that of grouping, once for each draw.
+Kinds that the graph already has under another name are left out. Groups and sets come with their stability when
+photos are resampled. Cost: linear in the letters of names, and that of grouping, once per draw.
 
-From photos that were held out, the confusion of a with b is the mean probability of b on photos of a. The two sets with
-the most of it between their labels are joined until little is left between any two, or sets would grow too large to be
-an answer. Cost: fine^2 per join.
+The confusion of a with b is the mean probability of b on held-out photos of a. The two sets with the most confusion
+between their labels are merged, until little is left between any two or the sets would become too large to be
+an answer. Cost: fine^2 per merge.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 
 Source = Literal["names", "looks", "confusions"]
 LOOK, CONFUSED = "look", "often confused"
-"""What kinds of groups and of confused sets are called."""
+"""The names of kinds of similar and of confused fine labels."""
 _SAME_PARTITION = 0.99
-"""From this adjusted Rand index on two kinds say the same."""
+"""Two kinds with at least this adjusted Rand index count as the same."""
 MAX_SET = 6
 """How many fine labels a set may have."""
 MIN_CONFUSION = 0.02
-"""Below this mean probability between the labels of two sets they are left apart."""
+"""Two sets with a lower mean probability between their labels are not merged."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,13 +56,13 @@ class SuggestedKind:
     """A kind, a group of binary kinds or a kind of numbers that the graph might have.
 
     Attributes:
-        name: what it is called; people may call it otherwise.
+        name: a proposed name.
         source: where it comes from.
-        reason: the same in words.
+        reason: the source in words.
         kinds: the kinds; several for a group of binary kinds, none for a number.
         number: the kind of numbers, if it is one.
-        stability: how much of its groups is found again when photos are drawn anew, from 0 to 1; None for names.
-        label_stability: the same of each of its labels; empty for names.
+        stability: how much of its groups is found again when photos are resampled, from 0 to 1; None for names.
+        label_stability: the same for each label; empty for names.
     """
 
     name: str
@@ -86,7 +86,7 @@ class SuggestedKind:
 
 
 def kinds_by_names(graph: LabelGraph) -> list[SuggestedKind]:
-    """What the names of the fine labels suggest, without what the graph says already.
+    """The kinds suggested by the names of the fine labels, without those the graph already has.
 
     Example:
         >>> graph = LabelGraph.from_table({name: {} for name in ("ramen @ A", "ramen @ B", "udon @ A", "udon @ B")})
@@ -112,7 +112,7 @@ def _is_known(graph: LabelGraph, one: NameKind) -> bool:
     """Whether a kind or a number of the graph says the same."""
     if one.number is not None:
         return any(_same_values(graph.values(name), one.number.values) for name in graph.numbers)
-    return len(one.kinds) == 1 and is_said(graph, one.kinds[0].parents)
+    return len(one.kinds) == 1 and has_groups(graph, one.kinds[0].parents)
 
 
 def _same_values(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
@@ -120,8 +120,8 @@ def _same_values(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
     return bool(both.sum() >= 0.5 * (~np.isnan(other)).sum()) and bool(np.allclose(one[both], other[both]))
 
 
-def is_said(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bool:
-    """Whether a kind of the graph sorts fine labels as these groups do; -1 is no group."""
+def has_groups(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bool:
+    """Whether a kind of the graph already groups the fine labels like this; -1 is no group."""
     for name in graph.kinds:
         kind = graph.kind(name)
         if not kind.one_parent:
@@ -146,11 +146,11 @@ def kinds_by_looks(
     """Groups of fine labels that look alike, the largest groups first.
 
     Args:
-        graph: the label graph; what its kinds tell is taken off first.
-        statistics: what photos show of its fine labels.
-        levels: how many levels at the most.
-        draws: how often photos are drawn anew, to see how stable groups are.
-        seed: of these draws.
+        graph: the label graph; the effects of its kinds are subtracted first.
+        statistics: the class statistics of its fine labels.
+        levels: the maximum number of levels.
+        draws: the number of resamplings for the stability.
+        seed: the seed of the draws.
 
     Raises:
         InputError: there are too many fine labels with photos.
@@ -159,7 +159,7 @@ def kinds_by_looks(
     stable = stability_of(graph, statistics, found, draws=draws, seed=seed)
     suggested: list[SuggestedKind] = []
     for level, own in zip(reversed(found), reversed(stable), strict=True):
-        if is_said(graph, level.groups):
+        if has_groups(graph, level.groups):
             continue
         name = _free_name(graph, f"{LOOK} {len(suggested) + 1}")
         suggested.append(
@@ -186,17 +186,17 @@ def kind_by_confusions(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[SuggestedKind]:
-    """The sets of fine labels that are confused with each other: one kind, or none if little is confused.
+    """The sets of fine labels that are confused with each other, as one kind; none if little is confused.
 
     Args:
         graph: the label graph.
-        probs: how probable each fine label is on photos that were held out.
+        probs: the probabilities of the fine labels on held-out photos.
         targets: their fine labels.
-        draws: how often these photos are drawn anew, to see how stable the sets are.
-        seed: of these draws.
+        draws: the number of resamplings for the stability.
+        seed: the seed of the draws.
     """
     sets = confused_sets(probs, targets)
-    if len(targets) == 0 or int(sets.max(initial=-1)) + 1 >= len(graph) or is_said(graph, sets):
+    if len(targets) == 0 or int(sets.max(initial=-1)) + 1 >= len(graph) or has_groups(graph, sets):
         return []
     random = np.random.default_rng(seed)
     shared = []
@@ -211,7 +211,7 @@ def kind_by_confusions(
         SuggestedKind(
             name=name,
             source="confusions",
-            reason="fine labels that held-out photos are taken for",
+            reason="fine labels that are confused on held-out photos",
             kinds=(group_kind(graph, sets, name),),
             stability=float((stable * sizes)[joined].sum() / sizes[joined].sum()),
             label_stability=tuple(stable.tolist()),
@@ -244,10 +244,10 @@ def confused_sets(
     """The set of each fine label, numbered in the order of their first members.
 
     Args:
-        probs: how probable each fine label is on photos that were held out.
+        probs: the probabilities of the fine labels on held-out photos.
         targets: the fine labels of these photos.
         max_size: how many fine labels a set may have.
-        least: how much confusion between the labels of two sets joins them.
+        least: the confusion from which two sets are merged.
 
     Example:
         >>> probs = torch.tensor([[0.6, 0.4, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
