@@ -13,6 +13,12 @@ from reference.random_graphs import FORMS, random_graph
 FEATURES = 5
 
 
+@pytest.fixture(autouse=True)
+def many_scores(monkeypatch):
+    """Graphs of tests are small; none has so few scores that it is left to `joint_loss`."""
+    monkeypatch.setattr("finegraph.nn.heads._FEW_SCORES", -1)
+
+
 def made_head(graph, dtype=torch.float64, size=1.0, seed=0, **options):
     """A head with random weights, which start at 0 otherwise."""
     torch.manual_seed(seed)
@@ -144,3 +150,14 @@ def test_rows_are_made_once_per_graph():
     head = made_head(graph)
     head.loss(torch.randn(1, FEATURES, dtype=torch.float64), torch.tensor([0]))
     assert any(key[0] is all_label_rows for key in graph.derived if isinstance(key, tuple))
+
+
+def test_few_scores_are_left_to_the_loss_of_scores(monkeypatch):
+    graph = random_graph(np.random.default_rng(0), FORMS[0]).graph
+    head, features, target = made_head(graph), torch.randn(2, FEATURES, dtype=torch.float64), torch.tensor([0, 1])
+    from_features = head.loss(features, target)
+    assert "RowsLoss" in from_features.grad_fn.name()
+    monkeypatch.setattr("finegraph.nn.heads._FEW_SCORES", 2 * len(graph))
+    from_scores = head.loss(features, target)
+    assert "RowsLoss" not in from_scores.grad_fn.name()
+    torch.testing.assert_close(from_scores, from_features, rtol=1e-12, atol=0)

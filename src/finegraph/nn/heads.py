@@ -35,6 +35,8 @@ from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
 CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tensor, "batch _"]] | None
+_FEW_SCORES = 1 << 20
+"""Scores that stay in the caches of a processor while `joint_loss` reads them several times."""
 
 
 class Head(nn.Module):
@@ -139,10 +141,11 @@ class Head(nn.Module):
         *,
         coarse_features: CoarseFeatures = None,
     ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-        """`joint_loss(head(features), target, ...)` with the same value and gradient, but for very many labels.
+        """`joint_loss(head(features), target, ...)` with the same value and gradient, and less memory for many labels.
 
         The scores of all labels are held once rather than three times, and are computed while they are in the caches.
-        Graphs with numbers, heads with a doubt, sets of fine labels and compiled programs use scores and `joint_loss`.
+        Batches of few scores, graphs with numbers, heads with a doubt, sets of fine labels and compiled programs use
+        scores and `joint_loss`, which is faster as long as all scores stay in the caches.
 
         Args:
             features: as for the head itself.
@@ -155,7 +158,8 @@ class Head(nn.Module):
         """
         others = (kind_targets, kind_weights, reduction, ignore_index)
         in_sets = isinstance(target, Tensor) and target.dtype == torch.bool
-        if in_sets or self._doubt or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
+        few = len(features) * len(self.graph) <= _FEW_SCORES
+        if few or in_sets or self._doubt or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
             posterior: Posterior = self(features) if coarse_features is None else self(features, coarse_features)
             return joint_loss(posterior, target, *others)
         self._check("features", features, self.features)
