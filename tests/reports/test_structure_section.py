@@ -84,3 +84,18 @@ def test_without_it_there_is_no_panel(page, tmp_path):
     write_report([folder], tmp_path / "report.html")
     page.goto((tmp_path / "report.html").as_uri())
     assert page.locator("#structure").count() == 0
+
+
+@pytest.mark.parametrize("alone", [6, 7])
+def test_many_labels_outside_all_groups_are_folded(alone):
+    group = {"label": "noodles", "children": [{"label": name, "photos": []} for name in ("ramen", "udon")]}
+    single = [{"label": f"dish {number}", "photos": []} for number in range(alone)]
+    tree = {"root": {"label": "all", "children": [*single, group]}, "fine": alone + 2, "moves": []}
+    root = structure_section({"tree": tree, "pictures": {}}, {})["tree"]["root"]
+    assert root["count"] == alone + 2
+    assert root["children"][0]["label"] == "noodles"
+    if alone == 6:
+        assert [child["label"] for child in root["children"][1:]] == [one["label"] for one in single]
+    else:
+        (folded,) = root["children"][1:]
+        assert (folded["label"], folded["count"], len(folded["children"])) == ("each by itself", 7, 7)

@@ -8,8 +8,8 @@ from typing import Any
 from finegraph.reports.page.page_data import data_address
 from finegraph.reports.page.svg_charts import signed
 
-_MAX_CELLS, _MAX_LABELS, _MAX_MOVES = 40, 8, 60
-"""How many cells, labels of a kind and moves are shown."""
+_MAX_CELLS, _MAX_LABELS, _MAX_MOVES, _MAX_ALONE = 40, 8, 60, 6
+"""How many cells, labels of a kind and moves are shown, and labels outside all groups that are not folded."""
 _PICTURES = 4
 
 
@@ -124,9 +124,16 @@ def _node(node: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str, A
         return {"label": node["label"], "count": 1, "children": [], "pictures": _shown(node["photos"], pictures)}
     children = [_node(child, pictures) for child in node["children"]]
     children.sort(key=lambda child: -child["count"])
+    groups, alone = ([child for child in children if bool(child["children"]) is group] for group in (True, False))
+    if groups and len(alone) > _MAX_ALONE:  # else the few groups drown in a list of all labels
+        children = [*groups, _group("each by itself", alone)]
+    return _group(node["label"], children)
+
+
+def _group(label: str, children: list[dict[str, Any]]) -> dict[str, Any]:
     firsts = [child["pictures"][0] for child in children if child["pictures"]]
     return {
-        "label": node["label"],
+        "label": label,
         "count": sum(child["count"] for child in children),
         "children": children,
         "pictures": firsts[:_PICTURES],
