@@ -141,8 +141,9 @@ def test_sharded_labels(run, tmp_path):
 
 def test_compose_names_services_and_flags_that_exist():
     yaml = pytest.importorskip("yaml")
-    services = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    commands = [one["command"] for one in services.values() if "command" in one]
+    whole = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
+    services = whole["services"]
+    commands = [one["command"] for one in services.values() if "finegraph" in one.get("command", "")]
     assert len(commands) == 3
     for text in commands:
         words = text.split("exec finegraph ")[1].strip().strip('"').split()
@@ -155,3 +156,6 @@ def test_compose_names_services_and_flags_that_exist():
         assert flags <= known
     for service in services.values():
         assert set(service.get("depends_on", {})) <= set(services)
+        assert {one["source"] for one in service.get("configs", [])} <= set(whole["configs"])
+        named = {one.partition(":")[0] for one in service.get("volumes", []) if one[0].isalpha()}
+        assert named <= set(whole["volumes"])
