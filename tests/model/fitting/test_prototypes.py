@@ -258,3 +258,42 @@ def test_scores_of_the_usual_lead_stay_under_a_doubt():
     assert torch.equal(
         fit.head(fit.scaling(x)).log_probs().argmax(1), plain.head(plain.scaling(x)).log_probs().argmax(1)
     )
+
+
+def test_validation_samples_move_the_sharpness_to_what_suits_them():
+    graph = _graph()
+    x, y = _photos(graph, [3] * 12)
+    near = fit_prototypes(x, y, graph)
+    noise = 2.0 * torch.randn(len(x) * 3, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    far, labels = x.repeat(3, 1) + noise, y.repeat(3)
+    told = fit_prototypes(x, y, graph, val=(far, labels))
+    assert told.strengths.sharpness < 0.8 * near.strengths.sharpness
+    assert told.held_out == near.held_out  # of the samples themselves
+
+    def likelihood(fit):
+        log_probs = fit.head(fit.scaling(far)).log_probs()
+        return log_probs.gather(1, labels[:, None]).mean().item()
+
+    assert likelihood(told) > likelihood(near)
+
+
+def test_validation_samples_choose_where_each_class_has_one_sample():
+    graph = _graph()
+    x, y = _photos(graph, [1] * 12)
+    val, labels = _photos(graph, [5] * 12)
+    fit = fit_prototypes(x, y, graph, val=(val, labels))
+    assert (fit.covariance, fit.held_out) == ("total", 0)
+    shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
+    unsure = fit_prototypes(x, y, graph, val=(val, shuffled))
+    assert unsure.strengths.sharpness < 0.5 * fit.strengths.sharpness
+
+
+def test_validation_samples_that_say_nothing_change_nothing(unchecked):
+    graph = _graph()
+    x, y = _photos(graph, [4] * 11 + [0])
+    plain = fit_prototypes(x, y, graph).strengths
+    val, labels = _photos(graph, [0] * 11 + [3])  # of a label that no training sample has
+    assert fit_prototypes(x, y, graph, val=(val, labels)).strengths == plain
+    assert fit_prototypes(x, y, graph, val=(val, torch.full_like(labels, -100))).strengths == plain
+    with pytest.raises(ShapeError, match="val: expected one row of 24 features per target"):
+        fit_prototypes(x, y, graph, val=(val[:, :3], labels))

@@ -39,8 +39,8 @@ class LabelledSamples:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def rows(self, rows: Shaped[Tensor, " row"]) -> LabelledSamples:
-        """Some of the samples, by a mask or by numbers."""
+    def rows(self, rows: Shaped[Tensor, " row"] | slice) -> LabelledSamples:
+        """Some of the samples, by a mask, by numbers or by a slice."""
         views = None if self.views is None else self.views[rows]
         return replace(
             self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows], views=views

@@ -14,10 +14,13 @@ Photos to come differ more from those in hand than these do among each other. So
 held out together (alike_folds.py); and as far as samples are held out alone, as in classes of two, the sharpness is
 taken at the lower end of its standard error.
 
-If every class has a single sample, whole classes are held out, and judged by their coarse labels, which the other
-classes tell. That is a harder task than to know a class again, and how much harder no sample tells: the sharpness is
-raised by what it was in data sets with more samples, and the middle between that and what is usual is taken. The share
-of noise and the shrinkage cannot be measured there either and are fixed.
+Validation samples, if there are any, are judged beside the held-out ones, by the means of all training samples. So they
+take part in all choices but those of noise and variances.
+
+If every class has a single sample and there are no validation samples, whole classes are held out, and judged by their
+coarse labels, which the other classes tell. That is a harder task than to know a class again, and how much harder no
+sample tells: the sharpness is raised by what it was in data sets with more samples, and the middle between that and
+what is usual is taken. The share of noise and the shrinkage are fixed if every class has a single sample.
 
 Strengths are chosen on at most 512 fine labels, so the cost of that does not grow with their number.
 """
@@ -100,9 +103,9 @@ class PrototypeStrengths:
         variances: how far class means are spread by each kind, by their own, and by noise.
         sharpness: what scores of the usual lead are multiplied by; 1 / noise if all directions of the features were
             independent.
-        held_out: how many samples the sharpness was chosen by.
-        log_likelihood: the mean log probability of their fine labels, or of their coarse labels if whole classes
-            were held out; None if nothing could be.
+        held_out: how many of the samples themselves the sharpness was chosen by; validation samples are not counted.
+        log_likelihood: the mean log probability of the fine labels of all samples that judged, or of their coarse
+            labels if whole classes were held out; None if nothing could be.
         share: how much of what features say of values is added to the scores.
         doubt: that of the head, on its scores.
         gain: what all scores are multiplied by besides, so that under the doubt those of the usual lead stay.
@@ -145,6 +148,7 @@ def choose_strengths(
     *,
     numbers: Sequence[str] = (),
     doubt: bool = True,
+    val: LabelledSamples | None = None,
 ) -> PrototypeStrengths:
     """Choose all strengths.
 
@@ -156,17 +160,21 @@ def choose_strengths(
         numbers: the numbers that class means depend on. With some there is no doubt: the score of a label with an
             extreme value, such as one that is taught later, would change the lead of every photo.
         doubt: whether there may be one.
+        val: samples to judge by besides, scaled like the others. Those of labels that no sample has take no part.
     """
     doubt = doubt and not numbers
-    samples, graph = select_samples(samples, graph)
+    samples, val, graph = select_samples(samples, graph, val=val)
     links = Links(graph, kinds, numbers)
     names = tuple(name for name in value_names(graph) if name in links.names)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
-    if folds:
-        found = _by_held_out_samples(samples, links, folds, shrinkage, doubt=doubt)
-        return replace(found, share=_share(samples, graph, names, found, folds)) if names else found
-    found = _by_held_out_classes(samples, links, shrinkage or SINGLE_SHRINKAGE, doubt=doubt)
-    return replace(found, share=PRIOR_SHARE) if names else found
+    if not folds and not len(val):
+        found = _by_held_out_classes(samples, links, shrinkage or SINGLE_SHRINKAGE, doubt=doubt)
+        return replace(found, share=PRIOR_SHARE) if names else found
+    whole = _Whole.of(samples, "within" if folds else "total")
+    parts = [_Fold.of(samples, fold, "within") for fold in folds]
+    judged = [*parts, whole.judging(val)] if len(val) else parts
+    found = _by_held_out_samples(whole, links, parts, judged, shrinkage, doubt=doubt)
+    return replace(found, share=_share(judged, graph, names, found)) if names else found
 
 
 def held_out_log_probs(
@@ -186,17 +194,10 @@ def held_out_log_probs(
     return found
 
 
-def _share(
-    samples: LabelledSamples,
-    graph: LabelGraph,
-    names: tuple[str, ...],
-    strengths: PrototypeStrengths,
-    folds: Sequence[TensorFold],
-) -> float:
+def _share(parts: Sequence[_Fold], graph: LabelGraph, names: tuple[str, ...], strengths: PrototypeStrengths) -> float:
     """The share of what features say of values under which held-out samples are most likely."""
     links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     columns = value_columns(graph, names)
-    parts = [_Fold.of(samples, fold, strengths.covariance) for fold in folds]
     scores = torch.cat([part.scores(links, strengths.shrinkage, strengths.variances) for part in parts])
     pulls = torch.cat([part.pulls(names, columns, strengths) for part in parts])
     targets = torch.cat([part.held_samples.targets for part in parts])
@@ -207,33 +208,39 @@ def _share(
         away = (share - PRIOR_SHARE) / PRIOR_SHARE_SPREAD
         return float(weight @ log_probs.gather(1, targets[:, None])[:, 0]) - 0.5 * away * away
 
-    return _maximum(log_posterior, 0.0, 1.0, tolerance=1e-3)
+    return golden_maximum(log_posterior, 0.0, 1.0, tolerance=1e-3)
 
 
 def _by_held_out_samples(
-    samples: LabelledSamples, links: Links, folds: Sequence[TensorFold], shrinkage: float | None, *, doubt: bool
+    whole: _Whole,
+    links: Links,
+    parts: Sequence[_Fold],
+    judged: Sequence[_Fold],
+    shrinkage: float | None,
+    *,
+    doubt: bool,
 ) -> PrototypeStrengths:
-    """What suits held-out samples whose class has others."""
-    whole = _Whole.of(samples, "within")
-    parts = [_Fold.of(samples, fold, "within") for fold in folds]
+    """What suits samples whose class has others: those held out in `parts`, which tell the noise, and all `judged`."""
     variances: Variances | None = None
+    if shrinkage is None and not parts:
+        shrinkage = SINGLE_SHRINKAGE
     if shrinkage is None:
         trials = []
-        centre = _prior_shrinkage(samples)
+        centre = _prior_shrinkage(whole.samples)
         for multiple in SHRINKAGE_MULTIPLES:
-            trials.append(_try_shrinkage(whole, parts, links, multiple * centre, variances))
+            trials.append(_try_shrinkage(whole, parts, judged, links, multiple * centre, variances))
             variances = trials[-1].variances
         shrinkage = _likely_shrinkage(trials, centre)
-    best = _try_shrinkage(whole, parts, links, shrinkage, variances, doubt=doubt)
-    sharpness = best.sharpness * math.exp(-_alone(samples, folds) * best.sharpness_error)
+    best = _try_shrinkage(whole, parts, judged, links, shrinkage, variances, doubt=doubt)
+    sharpness = best.sharpness * math.exp(-_alone(parts, best.judged) * best.sharpness_error)
     return PrototypeStrengths(
-        covariance="within",
+        covariance=whole.covariance,
         shrinkage=shrinkage,
         variances=best.variances,
         sharpness=sharpness,
         doubt=best.doubt.at(sharpness),
         gain=best.doubt.gain,
-        held_out=best.held_out,
+        held_out=sum(len(part.held_samples) for part in parts),
         log_likelihood=best.log_likelihood,
     )
 
@@ -283,10 +290,10 @@ def _by_held_out_classes(
     )
 
 
-def _alone(samples: LabelledSamples, folds: Sequence[TensorFold]) -> float:
-    """The share of held-out samples that are held out without another one of their class."""
-    counts = [torch.bincount(samples.targets[held])[samples.targets[held]] for _, held in folds]
-    return float((torch.cat(counts) == 1).double().mean())
+def _alone(parts: Sequence[_Fold], judged: int) -> float:
+    """The share of samples to judge by that are held out without another one of their class."""
+    targets = [part.held_samples.targets for part in parts]
+    return sum(float((torch.bincount(one)[one] == 1).double().sum()) for one in targets) / judged
 
 
 # ---- one shrinkage --------------------------------------------------------------------------------------------------
@@ -297,13 +304,19 @@ class _Whole:
     """All samples along the axes of their covariance."""
 
     samples: LabelledSamples
+    covariance: Covariance
     axes: BlockAxes
     places: tuple[Coordinates, ...]
 
     @classmethod
     def of(cls, samples: LabelledSamples, covariance: Covariance) -> _Whole:
         axes = samples.axes(covariance)
-        return cls(samples, axes, axes.coordinates(samples.features))
+        return cls(samples, covariance, axes, axes.coordinates(samples.features))
+
+    def judging(self, others: LabelledSamples) -> _Fold:
+        """All samples stay, and others are judged by them."""
+        own = self.axes.coordinates(others.features)
+        return _Fold(self.axes, self.samples, self.places, others, own, own)
 
     def variances(self, links: Links, shrinkage: float, noise: float, start: Variances | None) -> Variances:
         """The variances under which the class means are most likely."""
@@ -370,7 +383,7 @@ class _Trial:
     variances: Variances
     sharpness: float
     sharpness_error: float
-    held_out: int
+    judged: int
     log_likelihood: float
     error: float
     doubt: _Doubt
@@ -379,6 +392,7 @@ class _Trial:
 def _try_shrinkage(
     whole: _Whole,
     parts: Sequence[_Fold],
+    judged: Sequence[_Fold],
     links: Links,
     shrinkage: float,
     start: Variances | None,
@@ -386,19 +400,21 @@ def _try_shrinkage(
     doubt: bool = False,
 ) -> _Trial:
     """Fit and judge with one shrinkage, and with a doubt if asked."""
-    apart, expected = (
-        sum(one) for one in zip(*(part.noise(shrinkage, links.fine_count) for part in parts), strict=True)
-    )
-    noise = max(apart / expected, _MIN_NOISE)
+    noise = SINGLE_NOISE
+    if parts:
+        apart, expected = (
+            sum(one) for one in zip(*(part.noise(shrinkage, links.fine_count) for part in parts), strict=True)
+        )
+        noise = max(apart / expected, _MIN_NOISE)
     variances = whole.variances(links, shrinkage, noise, start)
-    scores = torch.cat([part.scores(links, shrinkage, variances) for part in parts])
-    targets = torch.cat([part.held_samples.targets for part in parts])
-    weight = torch.cat([part.held_samples.weight for part in parts])
+    scores = torch.cat([part.scores(links, shrinkage, variances) for part in judged])
+    targets = torch.cat([part.held_samples.targets for part in judged])
+    weight = torch.cat([part.held_samples.weight for part in judged])
 
     def log_likelihood(joint: Tensor) -> Tensor:
         return joint.gather(1, targets[:, None])[:, 0] - torch.logsumexp(joint, dim=1)
 
-    centre = _prior_sharpness("within", whole.axes.feature_count, noise)
+    centre = _prior_sharpness(whole.covariance, whole.axes.feature_count, noise)
     held, chosen = _Held(scores, targets, weight, log_likelihood), _Doubt()
     found = _sharpness(held, chosen, centre, 1.0 / noise)
     if doubt:  # at the usual lead it changes nothing, so that one turn suffices
@@ -487,7 +503,7 @@ def _doubt(held: _Held, sharpness: float) -> _Doubt:
         likelihood = held.log_likelihood(of(slope).joint(held.scores, sharpness))
         return float(held.weight @ likelihood) - 0.5 * away * away
 
-    slope = _maximum(log_posterior, 0.0, MAX_SLOPE, tolerance=1e-3)
+    slope = golden_maximum(log_posterior, 0.0, MAX_SLOPE, tolerance=1e-3)
     return of(slope) if log_posterior(slope) > log_posterior(0.0) else _Doubt()
 
 
@@ -523,7 +539,7 @@ def _sharpness(held: _Held, doubt: _Doubt, centre: float, highest: float) -> _Sh
         return float(weight @ log_likelihood(math.exp(place))) - 0.5 * precision * (place - math.log(centre)) ** 2
 
     low, high = math.log(centre) - 6.0, min(math.log(centre) + 6.0, math.log(highest))
-    place = _maximum(log_posterior, low, max(low, high))
+    place = golden_maximum(log_posterior, low, max(low, high))
     step = 1e-3
     below, here, above = (log_likelihood(math.exp(place + move)) for move in (-step, 0.0, step))
     slope = (above - below) / (2.0 * step)
@@ -537,7 +553,7 @@ def _sharpness(held: _Held, doubt: _Doubt, centre: float, highest: float) -> _Sh
     )
 
 
-def _maximum(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-4) -> float:
+def golden_maximum(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-4) -> float:
     """Where a function with a single peak is largest, by golden sections."""
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - golden * (high - low), low + golden * (high - low)
@@ -571,23 +587,30 @@ def select_samples(
     *,
     max_labels: int | None = None,
     max_samples: int = MAX_SELECTION_SAMPLES,
-) -> tuple[LabelledSamples, LabelGraph]:
+    val: LabelledSamples | None = None,
+) -> tuple[LabelledSamples, LabelledSamples, LabelGraph]:
     """A part of the samples that is large enough to choose by: whole families of fine labels, and the graph of these.
+
+    The second part is of the validation samples; it is empty if there are none.
 
     Args:
         samples: all samples.
         graph: the label graph.
         max_labels: how many fine labels to take at the most; by default `MAX_SELECTION_LABELS`.
         max_samples: how many samples to take at the most, but for two of each label.
+        val: validation samples.
     """
     max_labels = MAX_SELECTION_LABELS if max_labels is None else max_labels
     seen = torch.unique(samples.targets)
     if len(seen) > max_labels:
         seen = _families(graph, seen, max_labels).sort().values
-    found = torch.searchsorted(seen, samples.targets).clamp_max(len(seen) - 1)
-    part = replace(samples, targets=found).rows(seen[found] == samples.targets)
-    part = part.rows(_evenly(part.targets, min(MAX_SELECTION_PHOTOS, max_samples // len(seen))))
-    return part, graph_of(graph, seen)
+
+    def part(whole: LabelledSamples) -> LabelledSamples:
+        found = torch.searchsorted(seen, whole.targets).clamp_max(len(seen) - 1)
+        some = replace(whole, targets=found).rows(seen[found] == whole.targets)
+        return some.rows(_evenly(some.targets, min(MAX_SELECTION_PHOTOS, max_samples // len(seen))))
+
+    return part(samples), part(samples.rows(slice(0)) if val is None else val), graph_of(graph, seen)
 
 
 def _families(graph: LabelGraph, seen: Tensor, count: int) -> Tensor:

@@ -141,6 +141,7 @@ def fit_prototypes(
     strengths: PrototypeStrengths | None = None,
     views: Float[Tensor, "batch view feature"] | None = None,
     measured: Mapping[str, Float[Tensor, " batch"]] | None = None,
+    val: tuple[Float[Tensor, "photo feature"], Int[Tensor, " photo"]] | None = None,
 ) -> PrototypeFit:
     """Fit class means to features.
 
@@ -159,6 +160,8 @@ def fit_prototypes(
         measured: for some numbers the value measured on each sample, in the user's unit, NaN where none was. They tell
             how samples differ from their class, if any class has two; of a number whose values are all exact, nothing
             can differ.
+        val: the features and fine labels of validation samples, by which strengths are chosen too; features of one
+            view, as when a model is asked.
 
     Raises:
         InputError: there is no sample with a fine label, or features are not finite.
@@ -178,9 +181,14 @@ def fit_prototypes(
     usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
     samples, shift, size = standardised(without_copies(usable))
     if strengths is None:
-        numbers = settings.numbers(graph)
         strengths = choose_strengths(
-            samples, graph, settings.kinds(graph), settings.shrinkage, numbers=numbers, doubt=settings.doubt
+            samples,
+            graph,
+            settings.kinds(graph),
+            settings.shrinkage,
+            numbers=settings.numbers(graph),
+            doubt=settings.doubt,
+            val=None if val is None else _validation_samples(*val, graph, sizes, shift, size),
         )
     if not settings.doubt:
         strengths = strengths.without_doubt()
@@ -209,6 +217,26 @@ def fit_prototypes(
         head.numbers = potentials.layer(graph)
     head = head.to(features.dtype)
     return PrototypeFit(scaling=scaling, head=head, strengths=strengths, pulls=pulls, potentials=potentials)
+
+
+def _validation_samples(
+    features: Float[Tensor, "photo feature"],
+    targets: Int[Tensor, " photo"],
+    graph: LabelGraph,
+    block_sizes: tuple[int, ...],
+    shift: Float[Tensor, " feature"],
+    size: float,
+) -> LabelledSamples | None:
+    """Validation samples scaled like those that are fitted to; None if none has a fine label."""
+    if features.ndim != 2 or features.shape[1] != len(shift) or len(features) != len(targets):
+        raise ShapeError(
+            f"val: expected one row of {len(shift)} features per target, got {tuple(features.shape)} features and "
+            f"{len(targets)} targets"
+        )
+    if not bool((targets != NOT_OBSERVED).any()):
+        return None
+    samples = usable_samples(features, targets, graph, None, block_sizes)
+    return replace(samples, features=(samples.features.double() - shift) / size)
 
 
 def _add_rows(

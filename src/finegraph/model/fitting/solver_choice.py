@@ -82,7 +82,7 @@ def choose_solver(
     """
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
     samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes, views)))
-    samples, graph = select_samples(samples, graph, max_labels=MAX_CONTEST_LABELS, max_samples=MAX_CONTEST_SAMPLES)
+    samples, _, graph = select_samples(samples, graph, max_labels=MAX_CONTEST_LABELS, max_samples=MAX_CONTEST_SAMPLES)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if not folds:
         return SolverChoice(

@@ -225,19 +225,20 @@ def fit_to(
     Args:
         network: gets the head.
         train: what it is fitted to.
-        val: what strengths are chosen on, where the settings ask for that.
+        val: what strengths are chosen on: those of the closed form beside held-out training photos, those of descent
+            where the settings ask for that.
         settings: how it is fitted.
         chosen: what an earlier head was fitted with, so that this one is fitted alike; by default the settings say.
         cells: cells that are learnt on along with a head that is fitted by descent; by default none.
     """
     if isinstance(chosen, PrototypeStrengths):
-        return _put_prototypes(network, train, _prototypes(network, train, settings, chosen))
+        return _put_prototypes(network, train, _prototypes(network, train, None, settings, chosen))
     if chosen is not None:
         return _fit_by_descent(network, train, val, settings, chosen, cells)
     if settings.fit == "auto":
         return _fit_automatically(network, train, val, settings, cells)
     if settings.fit == "prototypes":
-        return _fit_prototypes(network, train, settings)
+        return _fit_prototypes(network, train, val, settings)
     return _fit_by_descent(network, train, val, settings, cells=cells)
 
 
@@ -248,7 +249,7 @@ def _fit_automatically(
     reason = _needs_descent(network, train, settings)
     if reason is not None:
         return _fit_by_descent(network, train, val, settings, cells=cells).because(reason)
-    prototypes = _prototypes(network, train, settings)
+    prototypes = _prototypes(network, train, val, settings)
     fine, _ = training_targets(train.samples, network.graph)
     sizes = network.backbone.block_sizes
     choice = choose_solver(
@@ -325,7 +326,7 @@ def _fit_by_descent(
     return FittedHead(strengths, fit.iterations, fit.converged, chosen=chosen, notes=notes)
 
 
-def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
+def _fit_prototypes(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
     """Fit class means in closed form. Photo labels take no part; values measured on photos do."""
     kinds = _unknown_to_prototypes(train, network.graph)
     if kinds:
@@ -335,11 +336,15 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
             f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}{why}; use "
             "fit = descent, or photo_labels = ignore"
         )
-    return _put_prototypes(network, train, _prototypes(network, train, settings))
+    return _put_prototypes(network, train, _prototypes(network, train, val, settings))
 
 
 def _prototypes(
-    network: Network, train: Features, settings: TrainSettings, strengths: PrototypeStrengths | None = None
+    network: Network,
+    train: Features,
+    val: Features | None,
+    settings: TrainSettings,
+    strengths: PrototypeStrengths | None = None,
 ) -> PrototypeFit:
     fine, _ = training_targets(train.samples, network.graph)
     # A whole network is trained on scores as the layers give them.
@@ -355,6 +360,7 @@ def _prototypes(
         strengths=strengths,
         views=train.views,
         measured=measured,
+        val=None if val is None else (val.fine, targets_of(val.samples, network.graph)[0]),
     )
 
 
