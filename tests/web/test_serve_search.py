@@ -327,7 +327,9 @@ def test_the_page_shows_similar_photos(server, page):
     assert "similarity" in page.locator("#similar figcaption").first.inner_text()
 
 
-def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
+@pytest.fixture
+def priced(tmp_path, monkeypatch):
+    """A graph with prices, its model in `model`, and an index with one photo of each fine label in `index`."""
     tiny.register(monkeypatch)
     monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
     graph = LabelGraph.from_table(tiny.TABLE)
@@ -338,6 +340,11 @@ def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
         tiny.picture(number).save(tmp_path / "photos" / label / "0.png")
     make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
     model = PhotoClassifier.load(tmp_path / "model")
+    return graph, model
+
+
+def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, priced):
+    graph, model = priced
     index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))
     with running(model, index=index) as server:
         asked = {"label": graph.fine[0], "where": "price<=7", "sort": "-price"}
@@ -364,17 +371,8 @@ def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
         assert "expected a number or an ordered kind" in refused.text
 
 
-def test_the_page_sorts_and_limits_by_what_has_an_order(tmp_path, monkeypatch, page):
-    tiny.register(monkeypatch)
-    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
-    graph = LabelGraph.from_table(tiny.TABLE)
-    graph = graph.with_number(Number.from_values("price", range(5, 5 + len(graph)), unit="EUR"))
-    tiny.classifier(graph).save(tmp_path / "model")
-    for number, label in enumerate(graph.fine):
-        (tmp_path / "photos" / label).mkdir(parents=True)
-        tiny.picture(number).save(tmp_path / "photos" / label / "0.png")
-    make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
-    model = PhotoClassifier.load(tmp_path / "model")
+def test_the_page_sorts_and_limits_by_what_has_an_order(tmp_path, priced, page):
+    graph, model = priced
 
     def prices():
         captions = page.locator("#similar figcaption").all_inner_texts()

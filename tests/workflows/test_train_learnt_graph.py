@@ -102,15 +102,8 @@ def test_cells_that_are_learnt_while_a_network_is_trained_go_on_to_the_same_mode
         workers=1,
         judge_every=1,
     )
-    straight = train_run(whole, Silent(), run=tmp_path / "straight")
-    notes = [line["text"] for line in _log(tmp_path / "straight") if line["event"] == "note"]
+    _, notes = resumed(whole, tmp_path)
     assert any("cells and weights took" in text for text in notes)
-    assert not train_run(whole, Silent(stop_at=7), run=tmp_path / "broken").finished
-    result = train_run(resume_settings(tmp_path / "broken", {}), Silent(), run=tmp_path / "broken", resume=True)
-    assert result.metrics == straight.metrics
-    one, two = (fg.load(tmp_path / name) for name in ("straight", "broken"))
-    assert one.graph == two.graph
-    assert all(torch.equal(one.network.state_dict()[name], value) for name, value in two.network.state_dict().items())
 
 
 @pytest.fixture
@@ -142,17 +135,22 @@ def test_a_tree_is_kept_as_kinds(manifest, tmp_path):
 @pytest.mark.deep
 def test_a_tree_that_moves_while_a_network_is_trained_goes_on_to_the_same_model(manifest, tmp_path):
     whole = settings(manifest, tune="all", epochs=3, batch_size=8, lr=0.05, workers=1, judge_every=1, learn=("tree",))
+    one, notes = resumed(whole, tmp_path)
+    assert any("moved to the group of" in text for text in notes)
+    assert one.graph.kinds == (f"{NAME} 1",)
+    assert {len(one.graph.labels(kind)) for kind in one.graph.kinds} == {len(set(one.graph.parents(f"{NAME} 1")))}
+
+
+def resumed(whole, tmp_path):
+    """The model and the notes of a run, after a look that one which stops and resumes ends with the same model."""
     straight = train_run(whole, Silent(), run=tmp_path / "straight")
-    moves = [line["text"] for line in _log(tmp_path / "straight") if line["event"] == "note"]
-    assert any("moved to the group of" in text for text in moves)
     assert not train_run(whole, Silent(stop_at=7), run=tmp_path / "broken").finished
     result = train_run(resume_settings(tmp_path / "broken", {}), Silent(), run=tmp_path / "broken", resume=True)
     assert result.metrics == straight.metrics
     one, two = (fg.load(tmp_path / name) for name in ("straight", "broken"))
     assert one.graph == two.graph
     assert all(torch.equal(one.network.state_dict()[name], value) for name, value in two.network.state_dict().items())
-    assert one.graph.kinds == (f"{NAME} 1",)
-    assert {len(one.graph.labels(kind)) for kind in one.graph.kinds} == {len(set(one.graph.parents(f"{NAME} 1")))}
+    return one, [line["text"] for line in _log(tmp_path / "straight") if line["event"] == "note"]
 
 
 def _log(run):
