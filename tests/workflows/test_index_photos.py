@@ -77,8 +77,9 @@ def test_photos_without_labels_are_held_for_what_the_model_says(run, photos, tmp
     for photo, prediction in enumerate(predictions):
         assert table.path(photo) == prediction.photo
         assert table.labels[photo] == -1
-        assert table.names[table.guess_labels[photo, 0]] == prediction.top[0].label
-        assert table.guess_probs[photo, 0] == pytest.approx(prediction.top[0].probability, abs=1e-4)
+        labels, probs = table.guesses(np.array([photo]))
+        assert table.names[labels[0, 0]] == prediction.top[0].label
+        assert probs[0, 0] == pytest.approx(prediction.top[0].probability, abs=1e-4)
 
 
 def test_adding_again_changes_nothing_and_changes_are_seen(run, photos, tmp_path):

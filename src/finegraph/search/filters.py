@@ -2,33 +2,38 @@
 
 A photo has the labels of a kind that were seen on it, else the parents of its fine label. It passes "is" if one of
 its labels is among the wanted ones, and "is not" if its labels are known and none of them is. A photo of which
-nothing is known passes neither. A number is that of the fine label: "price <= 12". Cost: one look at each photo per
-kind; no photo is left to chance.
+nothing is known passes neither. A number is that of the fine label: "price <= 12". No photo is left to chance.
+
+Where the lists of the table (`photo_table.py`) hold few photos that may pass one of the conditions, only these are
+looked at. Cost: one look at each of them per kind; else, one at each photo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
 from finegraph.inference.numbers.known_values import interval_of
+from finegraph.search.nearest import Numbers, Only
 from finegraph.search.photo_table import Table
 from finegraph.search.segments import NONE
 
 Where = Mapping[str, str | bool | AbstractSet[str | bool] | tuple[str, ...] | list[str]]
 """Per kind (or `"fine"`) a label, or several of which it is to be one."""
+_FEW = 4
+"""Lists are used if they hold at most this part of all photos."""
+_SORTED = 64
+"""Photos of several lists are sorted if they are at most this part of all photos."""
 
 
-def selection(
-    table: Table, where: Where | None, where_not: Where | None, guessed: bool = False
-) -> Bool[NDArray[np.bool_], " photo"] | None:
+def selection(table: Table, where: Where | None, where_not: Where | None, guessed: bool = False) -> Only | None:
     """The photos that pass; None if there is no filter.
 
     Args:
@@ -41,16 +46,105 @@ def selection(
         UnknownNameError: a kind or a label that is not there.
         InputError: something that is no label.
     """
-    passing: NDArray[np.bool_] | None = None
-    fine = table.fine(guessed)
-    for wanted, positive in ((where, True), (where_not, False)):
-        for kind, labels in (wanted or {}).items():
-            if kind in table.graph.numbers:
-                matches = _passes_condition(table, fine, kind, labels, positive)
-            else:
-                matches = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
-            passing = matches if passing is None else passing & matches
-    return passing
+    tests = [
+        _Test(table, kind, labels, positive)
+        for wanted, positive in ((where, True), (where_not, False))
+        for kind, labels in (wanted or {}).items()
+    ]
+    if not tests:
+        return None
+    some = _fewest(table, [test for test in tests if test.positive])
+    fine = table.fine(guessed, some)
+    passing = np.ones(len(fine), np.bool_)
+    for test in tests:
+        passing &= test.passed(fine, some)
+    return passing if some is None else some[passing]
+
+
+def listed_photos(table: Table, labels: Int[Numbers, " label"]) -> Int[Numbers, " place"] | None:
+    """The photos that have some fine labels or are held for them, ascending; None if they are not few."""
+    if int(table.by_label.sizes(labels).sum()) > len(table) // _FEW:
+        return None
+    return _united(table.by_label.of(labels.tolist()), len(table))
+
+
+def _fewest(table: Table, tests: Sequence[_Test]) -> Numbers | None:
+    """All photos that may pass the test that the fewest may pass; None if they are not few."""
+    if not tests:
+        return None
+    sizes = [test.possible for test in tests]
+    best = int(np.argmin(sizes))
+    if sizes[best] > len(table) // _FEW:
+        return None
+    return _united(tests[best].listed(), len(table))
+
+
+def _united(lists: list[NDArray[np.int32]], count: int) -> Numbers:
+    """The photos that are in some lists, ascending."""
+    size = sum(len(one) for one in lists)
+    if size > count // _SORTED:  # marking all is quicker than sorting some
+        mask = np.zeros(count, np.bool_)
+        for photos in lists:
+            mask[photos] = True
+        return np.flatnonzero(mask)
+    return np.unique(np.concatenate(lists)).astype(np.int64) if lists else np.zeros(0, np.int64)
+
+
+class _Test:
+    """One condition of a filter: the fine labels that fulfil it, those of which it is known, and labels that were seen.
+
+    The last entry of `has` and `known` is for labels that the graph does not have, and for none.
+    """
+
+    def __init__(self, table: Table, kind: str, wanted: object, positive: bool) -> None:
+        self.positive = positive
+        self._table, self._kind = table, kind
+        self._numbers: list[int] = []
+        graph = table.graph
+        if kind in graph.numbers:
+            number = graph.number(kind)
+            low, high = wanted_interval(graph, kind, wanted)
+            values, _ = number.standardised
+            self.has = np.append(number.known & (values >= low) & (values <= high), False)
+            self.known = np.append(number.known, False)
+        elif kind == FINE:
+            self.has = np.zeros(len(table.names) + 1, np.bool_)
+            self.has[list(_numbers(table, kind, wanted))] = True
+            self.known = np.append(np.ones(len(table.names), np.bool_), False)
+        else:
+            self._numbers = sorted(_numbers(table, kind, wanted))
+            edges = graph.kind(kind)
+            owners = np.repeat(np.arange(edges.fine_count), np.diff(edges.starts))
+            self.has = np.zeros(edges.fine_count + 1, np.bool_)
+            self.has[owners[np.isin(edges.coarse, self._numbers)]] = True
+            self.known = np.append(np.diff(edges.starts) > 0, False)
+
+    def passed(self, fine: NDArray[np.int32], some: Numbers | None) -> NDArray[np.bool_]:
+        """Which of all photos, or of some, have, or surely do not have, what is wanted."""
+        last = len(self.has) - 1
+        place = np.where((fine >= 0) & (fine < last), fine, last)
+        has, known = self.has[place], self.known[place]
+        seen = self._table.seen.get(self._kind)
+        if seen is not None:
+            seen = seen if some is None else seen[some]
+            has = np.where(seen != NONE, np.isin(seen, self._numbers), has)
+            known = known | (seen != NONE)
+        return has if self.positive else known & ~has
+
+    @property
+    def possible(self) -> int:
+        """How many photos may have what is wanted, at most."""
+        sizes = self._table.by_label.sizes(np.flatnonzero(self.has)).sum()
+        if self._kind in self._table.seen:
+            sizes += self._table.by_seen[self._kind].sizes(np.array(self._numbers, np.int64)).sum()
+        return int(sizes)
+
+    def listed(self) -> list[NDArray[np.int32]]:
+        """These photos, in lists."""
+        lists = self._table.by_label.of(np.flatnonzero(self.has).tolist())
+        if self._kind in self._table.seen:
+            lists += self._table.by_seen[self._kind].of(self._numbers)
+        return lists
 
 
 def agreeing(where: Where | None, given: Mapping[str, object]) -> dict[str, AbstractSet[str | bool]]:
@@ -84,42 +178,6 @@ def _as_set(kind: str, labels: object) -> AbstractSet[str | bool]:
         f"photos that agree with what is given on {kind!r}: expected a label or a set of labels, got "
         f"{type(labels).__name__}; ask for the same or another label instead"
     )
-
-
-def _passes_condition(
-    table: Table, fine: NDArray[np.int32], name: str, condition: object, positive: bool
-) -> NDArray[np.bool_]:
-    """Which photos have, or surely do not have, a value that fulfils a condition: the value of their fine label."""
-    number = table.graph.number(name)
-    low, high = wanted_interval(table.graph, name, condition)
-    values, _ = number.standardised
-    inside = np.append(number.known & (values >= low) & (values <= high), False)
-    known = np.append(number.known, False)
-    # The last entry is for labels that the graph does not have, and for none.
-    place = np.where((fine >= 0) & (fine < number.fine_count), fine, number.fine_count)
-    passes: NDArray[np.bool_] = inside[place] if positive else known[place] & ~inside[place]
-    return passes
-
-
-def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int], positive: bool) -> NDArray[np.bool_]:
-    """Which photos have, or surely do not have, one of some labels of a kind."""
-    if kind == FINE:
-        has = np.isin(fine, list(numbers))
-        return has if positive else ~has & (fine != NONE)
-    edges = table.graph.kind(kind)
-    hit = np.isin(edges.coarse, list(numbers))
-    owners = np.repeat(np.arange(edges.fine_count), np.diff(edges.starts))
-    # The last entry is for labels that the graph does not have, and for none.
-    of_fine = np.zeros(edges.fine_count + 1, np.bool_)
-    of_fine[owners[hit]] = True
-    known_fine = np.append(np.diff(edges.starts) > 0, False)
-    place = np.where((fine >= 0) & (fine < edges.fine_count), fine, edges.fine_count)
-    has, known = of_fine[place], known_fine[place]
-    seen = table.seen.get(kind)
-    if seen is not None:
-        has = np.where(seen != NONE, np.isin(seen, list(numbers)), has)
-        known = known | (seen != NONE)
-    return has if positive else known & ~has
 
 
 def wanted_interval(graph: LabelGraph, name: str, condition: object) -> tuple[float, float]:

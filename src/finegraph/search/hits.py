@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.search.conditions import Factors
-from finegraph.search.nearest import Mask, Nearest, Vectors, widened
+from finegraph.search.filters import listed_photos
+from finegraph.search.nearest import Nearest, Numbers, Only, Vectors, count_of, is_numbers, widened
 from finegraph.search.photo_table import Table, kinds_of, values_of
 from finegraph.search.segments import NONE
 
@@ -28,6 +29,8 @@ MIN_SHARE = 0.01
 """Photos whose probability is a smaller share of the largest one are not considered."""
 MAX_WEIGHED = 50_000
 """Of more photos than this that may meet a condition, the nearest are weighed."""
+_ROUNDING = 1e-3
+_PHOTOS_PER_BLOCK = 65536
 FIRST, GROWTH = 4, 4
 """How many times the wanted number is looked at first, and how fast that grows, if some are passed over."""
 
@@ -76,7 +79,7 @@ class Hit(StoredPhoto):
 
 def stored_photo(table: Table, photo: int) -> StoredPhoto:
     """A photo of the index, by its number, for people and programs."""
-    label, guess = int(table.labels[photo]), int(table.guess_labels[photo, 0])
+    label, guess = int(table.labels[photo]), int(table.guesses(np.array([photo]))[0][0, 0])
     return StoredPhoto(
         path=table.path(photo),
         label=None if label == NONE else table.names[label],
@@ -100,7 +103,7 @@ def rank(
     nearest: Nearest,
     query: Float[Vectors, "1 axis"],
     count: int,
-    only: Bool[Mask, " photo"] | None,
+    only: Only | None,
     factors: Float[Factors, " fine"] | None,
     per_label: int | None,
 ) -> list[Hit]:
@@ -120,21 +123,20 @@ def rank(
         if factors is None
         else iter([_by_condition(table, nearest, query, only, factors)])
     )
-    fine = table.fine(guessed=True) if per_label is not None else None
     kept: list[int] = []
     ranked = None
     for ranked in orders:
-        kept = _diverse(ranked.photos, count, fine, per_label)
+        kept = _diverse(table, ranked.photos, count, per_label)
         if len(kept) == count:
             break
     return [] if ranked is None else [_hit(table, ranked, place) for place in kept]
 
 
 def _by_similarity(
-    nearest: Nearest, query: Vectors, count: int, only: Mask | None, per_label: int | None
+    nearest: Nearest, query: Vectors, count: int, only: Only | None, per_label: int | None
 ) -> Iterator[Ranked]:
     """The nearest photos, then more and more of them."""
-    possible = nearest.count if only is None else int(np.count_nonzero(only))
+    possible = nearest.count if only is None else count_of(only)
     wanted = count if per_label is None else FIRST * count
     while True:
         scores, photos = nearest.search(query, wanted, only)
@@ -144,35 +146,66 @@ def _by_similarity(
         wanted *= GROWTH
 
 
-def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Mask | None, factors: Factors) -> Ranked:
+def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Only | None, factors: Factors) -> Ranked:
     """All photos that may meet a condition, by cosine and probability together."""
-    padded = np.append(factors, np.float32(0.0))  # for NONE
-    probability = (padded[table.guess_labels] * table.guess_probs).sum(axis=1)
-    if only is not None:
-        probability = np.where(only, probability, 0.0)
-    largest = float(probability.max(initial=0.0))
-    possible = (probability >= MIN_SHARE * largest) & (probability > 0)
-    photos = np.flatnonzero(possible)
+    photos, probability = _meeting(table, only, factors)
     if len(photos) > MAX_WEIGHED:
-        photos = np.sort(nearest.search(query, MAX_WEIGHED, possible)[1][0])
+        near = np.sort(nearest.search(query, MAX_WEIGHED, photos)[1][0])
+        probability = probability[np.searchsorted(photos, near)]
+        photos = near
     if not len(photos):
         return Ranked(photos, np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
     cosines = widened(table.vectors(photos)) @ query[0]
-    photo_probability = probability[photos].astype(np.float32)
-    scores = np.maximum(cosines, 0.0) * photo_probability
+    scores = np.maximum(cosines, 0.0) * probability
     order = np.argsort(-scores, kind="stable")
-    return Ranked(photos[order], scores[order], cosines[order], photo_probability[order])
+    return Ranked(photos[order], scores[order], cosines[order], probability[order])
 
 
-def _diverse(photos: NDArray[np.int64], count: int, fine: NDArray[np.int32] | None, per_label: int | None) -> list[int]:
+def _meeting(table: Table, only: Only | None, factors: Factors) -> tuple[Numbers, Vectors]:
+    """The photos whose probability of meeting a condition is large enough, ascending, and the probabilities.
+
+    A photo is at most as probable as the best of the labels that it is held for. So photos of labels with small factors
+    need not be looked at, once a photo is found that is probable enough.
+    """
+    least = MIN_SHARE * float(factors.max(initial=0.0))
+    while True:
+        labels = np.flatnonzero((factors >= (1 - _ROUNDING) * least) & (factors > 0))
+        photos = listed_photos(table, labels)
+        is_all = photos is None
+        if is_numbers(only):
+            photos, is_all = only, True
+        elif only is not None:
+            photos = np.flatnonzero(only) if photos is None else photos[only[photos]]
+        photos, probability = _probabilities(table, photos, factors)
+        smallest = MIN_SHARE * float(probability.max(initial=0.0))
+        if is_all or least <= smallest or not least:
+            kept = (probability >= smallest) & (probability > 0)
+            return photos[kept], probability[kept]
+        least = smallest
+
+
+def _probabilities(table: Table, photos: Numbers | None, factors: Factors) -> tuple[Numbers, Vectors]:
+    """The probability of each photo, or of some; the photos with it."""
+    padded = np.append(factors, np.float32(0.0))  # for NONE
+    photos = np.arange(len(table)) if photos is None else photos
+    probability = np.zeros(len(photos), np.float32)
+    for start in range(0, len(photos), _PHOTOS_PER_BLOCK):
+        block = slice(start, start + _PHOTOS_PER_BLOCK)
+        labels, probs = table.guesses(photos[block])
+        probability[block] = (padded[labels] * probs).sum(axis=1)
+    return photos, probability
+
+
+def _diverse(table: Table, photos: NDArray[np.int64], count: int, per_label: int | None) -> list[int]:
     """The places of the photos that are taken."""
-    if fine is None or per_label is None:
+    if per_label is None:
         return [place for place, photo in enumerate(photos[:count].tolist()) if photo >= 0]
+    there = np.flatnonzero(photos >= 0)
+    fine = table.fine(guessed=True, photos=photos[there])
     taken: Counter[int] = Counter()
     kept: list[int] = []
-    for place, photo in enumerate(photos.tolist()):
-        label = int(fine[photo]) if photo >= 0 else NONE
-        if photo < 0 or (label != NONE and taken[label] >= per_label):
+    for place, label in zip(there.tolist(), fine.tolist(), strict=True):
+        if label != NONE and taken[label] >= per_label:
             continue
         taken[label] += 1
         kept.append(place)

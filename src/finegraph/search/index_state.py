@@ -4,7 +4,7 @@
           graph.json                 the label graph of the model
           segment-*.safetensors      photos, in the order in which they came; never changed
           projection-*.safetensors   the projection to fewer dimensions, if there is one
-          lists-*.safetensors        what the approximate search needs, if it is used
+          lists-*.safetensors        what the approximate search needs, if it is used: lists and small codes
 
 If another engine holds the photos (`milvus_photos.py`), there are no segments and lists: the state names the server and
 the collection there instead.
@@ -72,7 +72,7 @@ class ListsEntry:
     """The lists of the approximate search.
 
     Attributes:
-        file: the centres, and the list of each photo.
+        file: the centres, the list of each photo, and the small codes.
         count: how many lists there are.
         probes: how many lists a search looks through.
         recall: the share of the ten nearest photos that it then finds, measured on photos of the index.
@@ -296,7 +296,22 @@ def read_bytes(folder: Path, entry: FileEntry) -> mmap.mmap | bytes:
         raise IndexFolderError(f"{path}: the file cannot be read: {reason_of(error)}; check its rights") from error
     if damage := damage_of(data, size=entry.bytes, sha256=entry.sha256):
         raise IndexFolderError(f"{path}: {damage}; {AGAIN}")
+    _let_go(data)
     return data
+
+
+def forget(array: Shaped[NDArray[Any], " ..."]) -> None:
+    """Let the memory go that parts of a mapped file take; they are read again where they are asked for.
+
+    Args:
+        array: of that file, as `read_arrays` returns it.
+    """
+    _let_go(array.base)
+
+
+def _let_go(data: object) -> None:
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)
 
 
 def read_arrays(folder: Path, entry: FileEntry) -> tuple[Arrays, dict[str, Any]]:

@@ -44,9 +44,10 @@ from finegraph.search.index_state import (
     write_arrays,
     write_state,
 )
-from finegraph.search.inverted_lists import MAX_EXACT, make_lists
+from finegraph.search.inverted_lists import MAX_EXACT
+from finegraph.search.list_files import ListPlaces, write_lists
 from finegraph.search.nearest import Vectors
-from finegraph.search.segments import NONE, Columns, Segment, join, write_segment
+from finegraph.search.segments import NONE, Columns, InLists, Segment, join, live_rows, write_segment
 
 MERGED_ROWS = 65536
 """How many photos a merged segment holds at most."""
@@ -109,6 +110,7 @@ class IndexWriter:
         try:
             self.state = read_state(self.folder)
             self._segments: dict[str, Segment] = {}
+            self._lists: ListPlaces | None = None
             self._sweep()
         except BaseException:
             self.close()
@@ -196,7 +198,7 @@ class IndexWriter:
                 except FileNotFoundError as error:
                     raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
             elif held.entry is not entry:
-                held.entry, held.live = entry, np.flatnonzero(entry.live)
+                held.entry, held.live = entry, live_rows(entry)
         return [self._segments[entry.file.name] for entry in self.state.segments]
 
     def places(self) -> dict[Identity, Place]:
@@ -273,7 +275,8 @@ class IndexWriter:
             raise InputError(f"expected vectors of {self.state.dimensions} numbers, got {columns.vectors.shape[1:]}")
         marked = _marked(self.state.segments, instead_of)
         with written(self.folder):
-            self.commit(segments=(*marked, write_segment(self._new("segment"), columns)))
+            segment = write_segment(self._new("segment"), columns, self._in_lists(columns.vectors))
+            self.commit(segments=(*marked, segment))
 
     def remove(self, places: Sequence[Place]) -> None:
         """Remove photos."""
@@ -322,17 +325,17 @@ class IndexWriter:
         return count > 0 and (self.state.method == "approximate" or (self.state.method == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
-        """Lists of the photos that are there; photos that were removed are in none."""
-        segments = [Segment(self.folder, entry) for entry in entries]
-        lists, recall = make_lists([segment.vectors for segment in segments])
-        arrays: dict[str, NDArray[Any]] = {"centres": lists.centres}
-        for segment, segment_lists in zip(segments, lists.of_parts, strict=True):
-            of_rows = np.zeros(segment.entry.rows, "<i4")
-            of_rows[segment.live] = segment_lists
-            arrays[segment.entry.file.name] = of_rows
-        file = write_arrays(self._new("lists"), arrays, {})
-        photos = sum(len(segment.live) for segment in segments)
-        return ListsEntry(file=file, count=len(lists.centres), probes=lists.probes, recall=recall, photos=photos)
+        """Lists of the photos that are there."""
+        return write_lists(self._new("lists"), [Segment(self.folder, entry) for entry in entries])
+
+    def _in_lists(self, vectors: NDArray[np.float16]) -> InLists | None:
+        """The places of new photos in the lists; None if there are no lists."""
+        entry = self.state.lists
+        if entry is None:
+            return None
+        if self._lists is None or self._lists.file != entry.file.name:
+            self._lists = ListPlaces(self.folder, entry)
+        return self._lists.of(vectors)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 

@@ -1,24 +1,21 @@
-"""The stored vectors in FAISS: the nearest of them, all of them or some, exactly or approximately.
+"""The nearest of the stored vectors: all of them or some, exactly or approximately.
 
 Exactly, every vector is compared. Approximately, vectors lie in lists around centres, and only the lists whose centres
-are nearest to the query are looked through (`IVF`). The vectors are the same half-precision numbers in both, so looking
-through all lists is exact again: that is how a selective filter gets the right answers. Searching is safe from several
-threads.
+are nearest to the query are looked through. FAISS does both (`NearestVectors`), with the same half-precision numbers,
+so looking through all lists is exact again: that is how a selective filter gets the right answers. If only a few
+vectors count, they are read and compared one by one, whatever the method. Searching is safe from several threads.
 
-With small codes, half a byte per dimension is held in memory instead, by which a few times as many vectors are found as
-are wanted; these are read where they lie on the disk, compared as ever, and the best of them are the answer. So cosines
-are the same, and a search misses a little more.
-
-Cost: 2 bytes per dimension and vector in memory, or half a byte; per query one pass over the vectors, or over a share.
+Cost: 2 bytes per dimension and vector in memory; per query one pass over the vectors, or over a share. `small_codes.py`
+searches with less memory.
 """
 
 from __future__ import annotations
 
 import math
-import mmap
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import torch
@@ -29,9 +26,14 @@ from finegraph.errors import MissingExtraError
 
 Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-_SMALL_FACTOR, _SMALL_LEAST = 20, 200
-"""With small codes, how many times the vectors that are wanted are looked at closely, and how many at least."""
-_VECTORS_PER_BLOCK = 65536
+Numbers = NDArray[np.int64]
+Only = Bool[Mask, " photo"] | Int[Numbers, " chosen"]
+"""Which vectors count: one bit each, or the ascending numbers of those that do."""
+Read = Callable[[Numbers], NDArray[np.float16]]
+"""Reads the vectors with some ascending numbers."""
+_MAX_COMPARED = 4_000_000
+"""Up to this many numbers, the vectors that count are read and compared one by one."""
+VECTORS_PER_BLOCK = 65536
 """How many vectors are widened to single precision at a time."""
 
 
@@ -44,63 +46,22 @@ class Lists:
     of_parts: Sequence[Int[NDArray[np.int32], " _"]]
 
 
-class Nearest:
+class Nearest(ABC):
     """Vectors to search in.
 
-    Args:
-        parts: the vectors in half precision, in parts; they are numbered through.
-        dimensions: their size.
-        lists: for the approximate search; None to compare all.
-        small: whether the approximate search holds small codes in memory; the vectors must stay where they are.
+    Attributes:
+        count: how many there are.
+        lists: into how many lists they are divided; 0 if all are compared.
+        probes: how many lists a search looks through if nothing else is asked for.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Float[NDArray[np.float16], "_ _"]],
-        dimensions: int,
-        lists: Lists | None = None,
-        small: bool = False,
-    ) -> None:
-        self._faiss = faiss = load_faiss()
-        self._parts = parts if small and lists is not None else None
-        self.count = sum(len(part) for part in parts)
-        self.lists = 0 if lists is None else len(lists.centres)
-        self.probes = 0 if lists is None else lists.probes
-        half = faiss.ScalarQuantizer.QT_fp16
-        if lists is None:
-            self._index = faiss.IndexScalarQuantizer(dimensions, half, faiss.METRIC_INNER_PRODUCT)
-            for part in parts:
-                self._index.add_sa_codes(np.ascontiguousarray(part).view(np.uint8))
-            return
-        self._centres = faiss.IndexFlatIP(dimensions)
-        self._centres.add(lists.centres)
-        codes = half if self._parts is None else faiss.ScalarQuantizer.QT_4bit
-        self._index = faiss.IndexIVFScalarQuantizer(
-            self._centres, dimensions, self.lists, codes, faiss.METRIC_INNER_PRODUCT, False
-        )
-        if self._parts is not None and self.count:
-            self._index.train(_some_rows(self._parts))  # the range of each dimension; the centres are there
-        self._index.is_trained = True  # half precision needs no training
-        start = 0
-        for part, part_lists in zip(parts, lists.of_parts, strict=True):
-            for first in range(0, len(part), _VECTORS_PER_BLOCK):
-                some, numbers = (
-                    widened(part[first : first + _VECTORS_PER_BLOCK]),
-                    part_lists[first : first + _VECTORS_PER_BLOCK].astype(np.int64),
-                )
-                ids = np.arange(start, start + len(some))
-                start += len(some)
-                self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
-            if self._parts is not None and isinstance(part.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                part.base.madvise(mmap.MADV_DONTNEED)  # what was read to make the codes need not stay in memory
+    def __init__(self, count: int, dimensions: int, lists: int, probes: int, read: Read) -> None:
+        self.count, self.lists, self.probes = count, lists, probes
+        self._dimensions, self._read = dimensions, read
 
     def search(
-        self,
-        queries: Float[Vectors, "sample axis"],
-        count: int,
-        only: Bool[Mask, " photo"] | None = None,
-        probes: int | None = None,
-    ) -> tuple[Float[Vectors, "sample place"], Int[NDArray[np.int64], "sample place"]]:
+        self, queries: Float[Vectors, "sample axis"], count: int, only: Only | None = None, probes: int | None = None
+    ) -> tuple[Float[Vectors, "sample place"], Int[Numbers, "sample place"]]:
         """The nearest vectors of each query, best first: their cosines, and their numbers.
 
         Args:
@@ -110,50 +71,119 @@ class Nearest:
             probes: how many lists to look through; by default as many as were found to be enough, more where `only`
                 leaves fewer vectors in each list, and all if that finds fewer than there are.
         """
-        possible = self.count if only is None else int(np.count_nonzero(only))
+        possible = self.count if only is None else count_of(only)
         wanted = min(count, possible)
         if not wanted or not len(queries):
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        if is_numbers(only) and possible * self._dimensions <= _MAX_COMPARED:
+            return self._compare(queries, wanted, only)
+        mask = mask_of(only, self.count) if is_numbers(only) else cast("Mask | None", only)
         looked = self._probes(possible) if probes is None else min(probes, self.lists)
-        asked = wanted if self._parts is None else min(possible, max(_SMALL_FACTOR * wanted, _SMALL_LEAST))
-        scores, numbers = self._ask(queries, asked, only, looked)
-        if probes is None and looked < self.lists and bool((numbers[:, :wanted] < 0).any()):
-            scores, numbers = self._ask(queries, asked, only, self.lists)
-        return (scores, numbers) if self._parts is None else self._best(queries, numbers, wanted)
+        cosines, numbers = self._ask(queries, wanted, mask, looked)
+        if probes is None and looked < self.lists and bool((numbers < 0).any()):
+            cosines, numbers = self._ask(queries, wanted, mask, self.lists)
+        return cosines, numbers
 
-    def _best(self, queries: Vectors, numbers: NDArray[np.int64], count: int) -> tuple[Vectors, NDArray[np.int64]]:
-        """The best of some vectors of each query by their true cosines."""
-        assert self._parts is not None
-        scores = np.full(numbers.shape, -np.inf, np.float32)
-        start = 0
-        for part in self._parts:
-            row, place = np.nonzero((numbers >= start) & (numbers < start + len(part)))
-            if len(row):
-                vectors = widened(part[numbers[row, place] - start])
-                scores[row, place] = np.einsum("ij,ij->i", vectors, queries[row], optimize=True)
-            start += len(part)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-        return np.take_along_axis(scores, order, 1), np.take_along_axis(numbers, order, 1)
+    def _compare(self, queries: Vectors, wanted: int, numbers: Numbers) -> tuple[Vectors, Numbers]:
+        """The nearest of a few vectors."""
+        cosines = queries @ widened(self._read(numbers)).T
+        order = np.argsort(-cosines, axis=1, kind="stable")[:, :wanted]
+        return np.take_along_axis(cosines, order, 1), numbers[order]
 
     def _probes(self, possible: int) -> int:
         """Enough lists to hold as many of the vectors that count as it takes without a filter."""
         return min(self.lists, math.ceil(self.probes * self.count / possible)) if self.lists else 0
 
-    def _ask(self, queries: Vectors, count: int, only: Mask | None, probes: int) -> tuple[Vectors, NDArray[np.int64]]:
+    @abstractmethod
+    def _ask(self, queries: Vectors, wanted: int, only: Mask | None, probes: int) -> tuple[Vectors, Numbers]:
+        """Cosines and numbers of the best vectors of some lists, -1 in place of a number where there are no more."""
+
+
+class NearestVectors(Nearest):
+    """Vectors held in memory in half precision.
+
+    Args:
+        parts: the vectors, in parts; they are numbered through.
+        dimensions: their size.
+        lists: for the approximate search; None to compare all.
+        read: reads vectors from where they lie; by default from the parts.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Float[NDArray[np.float16], "_ _"]],
+        dimensions: int,
+        lists: Lists | None = None,
+        read: Read | None = None,
+    ) -> None:
+        number, probes = (0, 0) if lists is None else (len(lists.centres), lists.probes)
+        super().__init__(sum(len(part) for part in parts), dimensions, number, probes, read or reader_of(parts))
+        self._faiss = faiss = load_faiss()
+        half = faiss.ScalarQuantizer.QT_fp16
+        if lists is None:
+            self._index = faiss.IndexScalarQuantizer(dimensions, half, faiss.METRIC_INNER_PRODUCT)
+            for part in parts:
+                self._index.add_sa_codes(np.ascontiguousarray(part).view(np.uint8))
+            return
+        self._centres = faiss.IndexFlatIP(dimensions)
+        self._centres.add(lists.centres)
+        self._index = faiss.IndexIVFScalarQuantizer(
+            self._centres, dimensions, self.lists, half, faiss.METRIC_INNER_PRODUCT, False
+        )
+        self._index.is_trained = True  # half precision needs no training
+        start = 0
+        for part, part_lists in zip(parts, lists.of_parts, strict=True):
+            for first in range(0, len(part), VECTORS_PER_BLOCK):
+                some, numbers = (
+                    widened(part[first : first + VECTORS_PER_BLOCK]),
+                    part_lists[first : first + VECTORS_PER_BLOCK].astype(np.int64),
+                )
+                ids = np.arange(start, start + len(some))
+                start += len(some)
+                self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
+
+    def _ask(self, queries: Vectors, wanted: int, only: Mask | None, probes: int) -> tuple[Vectors, Numbers]:
         faiss = self._faiss
         bits = None if only is None else np.packbits(only, bitorder="little")  # must live as long as the search
         options = {} if bits is None else {"sel": faiss.IDSelectorBitmap(bits)}
         settings = faiss.SearchParametersIVF(nprobe=probes, **options) if self.lists else None
         if not self.lists and options:
             settings = faiss.SearchParameters(**options)
-        scores, numbers = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=settings)
-        return scores, numbers
+        cosines, numbers = self._index.search(np.ascontiguousarray(queries, np.float32), wanted, params=settings)
+        return cosines, numbers
 
 
-def _some_rows(parts: Sequence[NDArray[np.float16]]) -> Vectors:
-    """Vectors spread over all parts, to find the range of each dimension."""
-    step = max(1, sum(len(part) for part in parts) // _VECTORS_PER_BLOCK)
-    return widened(np.concatenate([part[::step] for part in parts]))
+def is_numbers(only: Only | None) -> TypeGuard[Numbers]:
+    """Whether the numbers of some vectors are given, and not one bit for each."""
+    return only is not None and only.dtype != np.bool_
+
+
+def count_of(only: Only) -> int:
+    """How many vectors count."""
+    return len(only) if is_numbers(only) else int(np.count_nonzero(only))
+
+
+def mask_of(numbers: Int[Numbers, " place"], count: int) -> Bool[Mask, " photo"]:
+    """One bit for each of `count` vectors: whether its number is among some."""
+    mask = np.zeros(count, np.bool_)
+    mask[numbers] = True
+    return mask
+
+
+def reader_of(parts: Sequence[Float[NDArray[np.float16], "_ _"]]) -> Read:
+    """Reads vectors from parts that are numbered through."""
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+
+    def read(numbers: Numbers) -> NDArray[np.float16]:
+        bounds = np.searchsorted(numbers, starts)
+        found = [
+            part[numbers[first:last] - start]
+            for part, start, first, last in zip(parts, starts, bounds, bounds[1:], strict=False)
+            if last > first
+        ]
+        return np.concatenate(found) if found else np.zeros((0, 0), np.float16)
+
+    return read
 
 
 def widened(vectors: Float[NDArray[np.float16], "*shape"]) -> Float[Vectors, "*shape"]:

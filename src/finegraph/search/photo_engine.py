@@ -14,16 +14,15 @@ from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from finegraph.graph import LabelGraph
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.search.conditions import Factors
 from finegraph.search.filters import Where, selection
 from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
-from finegraph.search.index_state import IndexState, read_arrays
-from finegraph.search.inverted_lists import assign
-from finegraph.search.nearest import Lists, Nearest, Vectors, widened
+from finegraph.search.index_state import IndexState
+from finegraph.search.list_files import open_codes, read_lists
+from finegraph.search.nearest import Nearest, NearestVectors, Only, Vectors, is_numbers, widened
 from finegraph.search.photo_table import Table
 from finegraph.search.segments import Segment
 
@@ -89,8 +88,14 @@ class BuiltInPhotos:
         """Open and check the files; see `read_arrays` for what may be wrong."""
         segments = [Segment(folder, entry) for entry in state.segments]
         self.table = Table(segments, graph)
-        parts = [segment.vectors for segment in segments]
-        self.nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts), small)
+        self.nearest: Nearest
+        if small and state.lists is not None:
+            self.nearest = open_codes(folder, state.lists, segments, self.table.vectors)
+        else:
+            parts = [segment.vectors for segment in segments]
+            lists = None if state.lists is None else read_lists(folder, state.lists, segments)
+            self.nearest = NearestVectors(parts, state.dimensions, lists, self.table.vectors)
+            self.table.forget()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -133,32 +138,21 @@ class BuiltInPhotos:
 
     def vectors_of(self, label: str) -> Float[Vectors, "photo axis"]:
         """The vectors of the photos of a fine label."""
-        return widened(self.table.vectors(np.flatnonzero(self.table.labels == self.table.names.index(label))))
+        number = self.table.names.index(label)
+        photos = np.unique(self.table.by_label.of([number])[0]).astype(np.int64)
+        return widened(self.table.vectors(photos[self.table.labels[photos] == number]))
 
     def copies(self, keys: bytes | PhotoKeys) -> list[StoredPhoto]:
         """The photos with the content of a photo."""
-        others = self._others(None, keys)
-        return [] if others is None else [stored_photo(self.table, photo) for photo in np.flatnonzero(~others).tolist()]
+        return [stored_photo(self.table, photo) for photo in self.table.copies(keys).tolist()]
 
-    def _others(self, only: NDArray[np.bool_] | None, keys: bytes | PhotoKeys | None) -> NDArray[np.bool_] | None:
+    def _others(self, only: Only | None, keys: bytes | PhotoKeys | None) -> Only | None:
         """The photos that count, without those of a certain content."""
-        if keys is None:
+        copies = self.table.copies(keys) if keys is not None else ()
+        if not len(copies):
             return only
-        by_segment = [segment.has_other_content(keys) for segment in self.table.segments]
-        others = np.concatenate(by_segment) if by_segment else np.zeros(0, np.bool_)
-        return others if only is None else only & others
-
-
-def _read_lists(
-    folder: Path, state: IndexState, segments: Sequence[Segment], parts: Sequence[NDArray[np.float16]]
-) -> Lists | None:
-    """The lists of an index; photos that came after they were made are put into them now."""
-    if state.lists is None:
-        return None
-    arrays, _ = read_arrays(folder, state.lists.file)
-    centres = np.array(arrays["centres"])
-    of_parts = [
-        arrays[segment.entry.file.name][segment.live] if segment.entry.file.name in arrays else assign(centres, part)
-        for segment, part in zip(segments, parts, strict=True)
-    ]
-    return Lists(centres, state.lists.probes, of_parts)
+        if is_numbers(only):
+            return np.setdiff1d(only, copies, assume_unique=True)
+        others = np.ones(len(self.table), np.bool_) if only is None else only.copy()
+        others[copies] = False
+        return others

@@ -2,26 +2,29 @@
 
 A photo is known by its path (and its box, if the model looks at boxes). Its vector is kept in half precision: the
 cosine of two photos changes by less than 0.001, and the index is half as large and twice as quick. What the model holds
-it for is kept too, as its few most probable fine labels; a photo whose label is known is held for that.
+it for is kept too, as its few most probable fine labels; a photo whose label is known is held for that. Photos that are
+added to an index that has lists come with their lists and their small codes.
 
 Cost: 2 bytes per dimension, about 100 bytes and the path per photo.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
 from finegraph.model.features.keys import PhotoKeys
-from finegraph.search.index_state import Arrays, SegmentEntry, read_arrays, write_arrays
+from finegraph.search.index_state import Arrays, SegmentEntry, forget, read_arrays, write_arrays
 
 GUESSES = 5
 """How many predicted fine labels are kept of a photo without a label."""
@@ -58,8 +61,21 @@ class Columns:
         return len(self.vectors)
 
 
-def write_segment(path: Path, columns: Columns) -> SegmentEntry:
+class InLists(NamedTuple):
+    """Photos in the lists of an index: the name of their file, the list of each photo, and its small code."""
+
+    file: str
+    lists: Int[NDArray[np.int32], " photo"]
+    codes: UInt8[NDArray[np.uint8], "photo piece"] | None
+
+
+def write_segment(path: Path, columns: Columns, in_lists: InLists | None = None) -> SegmentEntry:
     """Write photos to a new segment.
+
+    Args:
+        path: of the file.
+        columns: the photos.
+        in_lists: their places in the lists of the index; None if it has none.
 
     Raises:
         OSError: it cannot be written; nothing of it is left.
@@ -78,7 +94,12 @@ def write_segment(path: Path, columns: Columns) -> SegmentEntry:
         "boxes": np.array([box or (np.nan,) * 4 for box in columns.boxes], "<f8").reshape(-1, 4),
     }
     arrays |= {f"kind:{name}": labels.astype("<i4") for name, labels in columns.kinds.items()}
-    return SegmentEntry(file=write_arrays(path, arrays, {"names": names}), rows=len(columns))
+    about: dict[str, object] = {"names": names}
+    if in_lists is not None:
+        about["lists"], arrays["lists"] = in_lists.file, in_lists.lists.astype("<i4")
+        if in_lists.codes is not None:
+            arrays["codes"] = in_lists.codes
+    return SegmentEntry(file=write_arrays(path, arrays, about), rows=len(columns))
 
 
 class Segment:
@@ -87,6 +108,8 @@ class Segment:
     Attributes:
         entry: its entry in the state.
         names: the fine labels that occur in it; `labels` are numbers of these.
+        live: the rows of the photos that are there.
+        lists: the name of the file of lists that its photos were put into when they came; None for none.
     """
 
     def __init__(self, folder: Path, entry: SegmentEntry) -> None:
@@ -95,7 +118,8 @@ class Segment:
         self.arrays: Arrays
         self.arrays, about = read_arrays(folder, entry.file)
         self.names: list[str] = about["names"]
-        self.live = np.flatnonzero(entry.live)
+        self.lists: str | None = about.get("lists")
+        self.live = live_rows(entry)
 
     @property
     def kinds(self) -> list[str]:
@@ -119,24 +143,45 @@ class Segment:
         values = self.arrays["boxes"][row].tolist()
         return None if values[0] != values[0] else Box(*values)
 
-    def has_other_content(self, keys: bytes | PhotoKeys) -> Bool[NDArray[np.bool_], " photo"]:
-        """Which of the photos that are there are no copies of a photo; by all its keys, no copies of any part of it.
+    @cached_property
+    def _boxed(self) -> Int[NDArray[np.int64], " place"]:
+        """The rows of photos with boxes."""
+        return np.flatnonzero(~np.isnan(self.arrays["boxes"][:, 0]))
 
-        Cost: a comparison each; with all keys, a microsecond more for each photo with a box.
+    def boxed_copies(self, keys: PhotoKeys) -> list[int]:
+        """Which of the photos that are there, counted without the removed ones, are copies of a part of a photo.
+
+        Cost: a microsecond for each photo with a box.
         """
-        stored = self.arrays["keys"][self.live]
-        wanted = np.frombuffer(keys if isinstance(keys, bytes) else keys.whole, np.uint8)
-        other: NDArray[np.bool_] = (stored != wanted).any(axis=1)
-        if isinstance(keys, PhotoKeys):
-            boxes = self.arrays["boxes"][self.live]
-            for place in np.flatnonzero(~np.isnan(boxes[:, 0])).tolist():
-                other[place] = stored[place].tobytes() != keys.of(Box(*boxes[place].tolist()))
-        return other
+        if not len(self._boxed):
+            return []
+        stored, boxes = self.arrays["keys"], self.arrays["boxes"]
+        return [
+            int(np.searchsorted(self.live, row))
+            for row in np.intersect1d(self._boxed, self.live, assume_unique=True).tolist()
+            if stored[row].tobytes() == keys.of(Box(*boxes[row].tolist()))
+        ]
 
     def label(self, row: int) -> str | None:
         """The fine label of a photo."""
         number = int(self.arrays["labels"][row])
         return None if number == NONE else self.names[number]
+
+    def expect(self, rows: Int[NDArray[np.int64], " place"]) -> None:
+        """Have the vectors of some rows read from the disk, all at the same time, before they are asked for."""
+        vectors = self.arrays["vectors"]
+        data = vectors.base
+        if not isinstance(data, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        begin = int(vectors.__array_interface__["data"][0]) - int(np.frombuffer(data, np.uint8, 1).ctypes.data)
+        size = vectors.strides[0]
+        for place in (begin + rows * size).tolist():
+            page = place - place % mmap.PAGESIZE
+            data.madvise(mmap.MADV_WILLNEED, page, place + size - page)
+
+    def forget(self) -> None:
+        """Let the memory go that parts of the mapped file take; they are read again where they are asked for."""
+        forget(self.arrays["vectors"])
 
     def columns(self, rows: Int[NDArray[np.int64], " place"]) -> Columns:
         """Some of its photos."""
@@ -151,6 +196,19 @@ class Segment:
             kinds={name: self.arrays[f"kind:{name}"][rows] for name in self.kinds},
             boxes=[self.box(row) for row in chosen],
         )
+
+
+def live_rows(entry: SegmentEntry) -> Int[NDArray[np.int64], " photo"]:
+    """The rows of a segment whose photos are there."""
+    return _all_rows(entry.rows) if entry.removed is None else np.flatnonzero(~entry.removed)
+
+
+@lru_cache(maxsize=16)
+def _all_rows(count: int) -> NDArray[np.int64]:
+    """The numbers up to a count; segments of the same size share them."""
+    rows = np.arange(count)
+    rows.flags.writeable = False
+    return rows
 
 
 def join(parts: Sequence[Columns]) -> Columns:
