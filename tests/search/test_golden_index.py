@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from finegraph.search.index_writer import IndexWriter
+from finegraph.search.nearest import NearestVectors
 from finegraph.search.photo_index import Index
+from finegraph.search.small_codes import NearestCodes
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 QUESTIONS = {
@@ -41,8 +43,23 @@ def test_answers():
     assert json.loads((GOLDEN / "index-1.json").read_text(encoding="utf-8")) == answers(index)
 
 
-def test_it_can_be_changed(tmp_path):
-    shutil.copytree(GOLDEN / "index-1", tmp_path / "index")
+@pytest.mark.parametrize("small", [False, True])
+def test_answers_by_small_codes(small):
+    """Of photos that have them since the lists were made, and of photos that came later."""
+    index = Index.open(GOLDEN / "index-2", small=small)
+    assert (len(index), index.method, index.state.dimensions, index.state.removed) == (32, "approximate", 8, 3)
+    assert json.loads((GOLDEN / "index-2.json").read_text(encoding="utf-8")) == answers(index)
+    assert type(index.engine.nearest) is (NearestCodes if small else NearestVectors)
+
+
+def test_codes_are_used_where_they_are_stored():
+    assert type(Index.open(GOLDEN / "index-1", small=None).engine.nearest) is NearestVectors
+    assert type(Index.open(GOLDEN / "index-2", small=None).engine.nearest) is NearestCodes
+
+
+@pytest.mark.parametrize("name", ["index-1", "index-2"])
+def test_it_can_be_changed(tmp_path, name):
+    shutil.copytree(GOLDEN / name, tmp_path / "index")
     before = answers(Index.open(tmp_path / "index"))
     with IndexWriter(tmp_path / "index") as writer:
         writer.compact()

@@ -7,8 +7,11 @@ import torch
 from finegraph.errors import InputError, ShapeError, UnknownNameError
 from finegraph.inference import Posterior
 from finegraph.search import condition_factors
+from finegraph.search import filters as filters_file
+from finegraph.search import hits as hits_file
 from finegraph.search.conditions import label_factors
 from finegraph.search.milvus_photos import MilvusPhotos
+from finegraph.search.photo_index import Index
 from finegraph.search.segments import NONE, join
 from search.tiny_index import FOREIGN, GRAPH, SIZE, columns, make, parents
 
@@ -17,11 +20,14 @@ ALL = join(PARTS)
 QUERIES = columns(6, seed=9).vectors.astype(np.float32)
 
 
-@pytest.fixture(scope="module", params=["exact", "approximate", "exact in Milvus"])
+@pytest.fixture(scope="module", params=["exact", "approximate", "small", "exact in Milvus"])
 def index(request, tmp_path_factory):
     method, _, milvus = request.param.partition(" in ")
     folder = tmp_path_factory.mktemp(method)
     uri = str(folder / "photos.db") if milvus else None
+    if method == "small":
+        make(folder / "index", *PARTS, method="approximate")
+        return Index.open(folder / "index", small=True)
     return make(folder / "index", *PARTS, method=method, uri=uri)
 
 
@@ -257,3 +263,51 @@ def test_wrong_arguments(index):
         index.search(QUERIES, where={"fine": "egg rise @ B"})
     with pytest.raises(InputError, match="the filter on 'dish': expected a label or a set of labels, got 3"):
         index.search(QUERIES, where={"dish": 3})
+
+
+@pytest.mark.parametrize("few", [1, 4, 10**6])
+def test_lists_of_labels_change_no_answer(tmp_path, monkeypatch, few):
+    """Whether photos are found by the lists of their labels, or all are looked at."""
+    index = make(tmp_path / "index", columns(300), columns(80, seed=1), method="approximate")
+    random = np.random.default_rng(0)
+    filters = [
+        {"where": {"restaurant": "B"}},
+        {"where": {"spicy": "yes", "dish": {"mapo tofu", "egg rice"}}},
+        {"where": {"fine": FOREIGN}, "where_not": {"restaurant": "A"}},
+        {"where": {"dish": "kung pao"}, "guessed": True},
+        {"where_not": {"spicy": "no"}},
+        {},
+    ]
+    factors = [None, *np.where(random.random((6, 1, len(GRAPH))) < 0.5, random.random((6, 1, len(GRAPH))) ** 8, 0.0)]
+    asked = [
+        (query, {**some, "factors": None if one is None else one.astype(np.float32)})
+        for query in columns(3, seed=9).vectors.astype(np.float32)
+        for some in filters
+        for one in factors
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(filters_file, "_FEW", few)
+        found = [index.search(query, 25, **options)[0] for query, options in asked]
+    monkeypatch.setattr(filters_file, "listed_photos", lambda *_: None)
+    monkeypatch.setattr(hits_file, "listed_photos", lambda *_: None)
+    monkeypatch.setattr(filters_file, "_fewest", lambda *_: None)
+    for hits, (query, options) in zip(found, asked, strict=True):
+        slowly = index.search(query, 25, **options)[0]
+        assert [hit.path for hit in hits] == [hit.path for hit in slowly]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in slowly], abs=1e-5)
+
+
+def test_copies_are_found_by_their_fingerprints(tmp_path):
+    part = columns(200)
+    part.keys[7] = part.keys[90]
+    part.keys[8, :2] = part.keys[90, :2]  # begins alike
+    index = make(tmp_path / "index", part)
+    key = part.keys[90].tobytes()
+    assert [photo.path for photo in index.copies(key)] == [part.paths[7], part.paths[90]]
+    others = index.search(part.vectors[90], 200, without=[key])[0]
+    assert {hit.path for hit in others} == set(part.paths) - {part.paths[7], part.paths[90]}
+    label = part.labels[90]
+    if label is not None:
+        some = index.search(part.vectors[90], 200, without=[key], where={"fine": label})[0]
+        assert part.paths[90] not in {hit.path for hit in some}
+    assert index.copies(bytes(16)) == []

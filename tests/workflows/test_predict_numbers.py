@@ -2,7 +2,6 @@
 
 import csv
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +13,8 @@ from finegraph.errors import EvidenceError, InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.predictions import NumberAnswer, PredictionSettings, describe, in_digits
 from finegraph.search.filters import selection
+from finegraph.search.photo_table import Table
+from finegraph.search.segments import GUESSES, NONE, Columns, Segment, write_segment
 from finegraph.workflows.predict import PredictionResult, evidence_of, parse_given, predict_photos, write_predictions
 
 TABLE = {
@@ -131,18 +132,39 @@ def test_digits():
         ({"year": "2012"}, [1, 2]),
     ],
 )
-def test_filters_of_a_search(where, passes):
-    fine = np.array([0, 1, 2, 3, 4, -1], np.int32)
-    table = SimpleNamespace(graph=GRAPH, fine=lambda guessed: fine, seen={}, names=GRAPH.fine)
-    assert np.flatnonzero(selection(table, where, None)).tolist() == passes
+def test_filters_of_a_search(where, passes, tmp_path):
+    table = table_of_photos(tmp_path)
+    assert passing(table, where, None) == passes
 
 
-def test_what_surely_fails_a_condition():
-    fine = np.array([0, 1, 2, 3, 4, -1], np.int32)
-    table = SimpleNamespace(graph=GRAPH, fine=lambda guessed: fine, seen={}, names=GRAPH.fine)
-    assert np.flatnonzero(selection(table, None, {"price": "<= 12"})).tolist() == [0, 3]
+def test_what_surely_fails_a_condition(tmp_path):
+    table = table_of_photos(tmp_path)
+    assert passing(table, None, {"price": "<= 12"}) == [0, 3]
     with pytest.raises(InputError, match="expected one condition"):
         selection(table, {"price": ("<= 12", "> 3")}, None)
+
+
+def table_of_photos(folder):
+    """A photo of each fine label, one without, and further ones of a label that the graph does not have."""
+    labels = [*GRAPH.fine, None, *["another"] * 20]
+    count = len(labels)
+    columns = Columns(
+        vectors=np.zeros((count, 2), np.float16),
+        keys=np.zeros((count, 16), np.uint8),
+        paths=[f"/{number}.jpg" for number in range(count)],
+        labels=labels,
+        guess_labels=np.full((count, GUESSES), NONE, np.int32),
+        guess_probs=np.zeros((count, GUESSES), np.float32),
+        kinds={},
+        boxes=[None] * count,
+    )
+    return Table([Segment(folder, write_segment(folder / "segment-0.safetensors", columns))], GRAPH)
+
+
+def passing(table, where, where_not):
+    """The photos that pass."""
+    found = selection(table, where, where_not)
+    return (np.flatnonzero(found) if found.dtype == np.bool_ else found).tolist()
 
 
 def test_a_table_of_predictions_has_means_and_quantiles(tmp_path):

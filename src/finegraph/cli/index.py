@@ -260,10 +260,11 @@ def _projected(facts: IndexFacts) -> str:
 def _searched(facts: IndexFacts) -> str:
     if facts.approximate_recall is None:
         return "exact"
+    codes = "" if facts.code_recall is None else f", by small codes {facts.code_recall:.1%}"
     late = f"; {facts.outside_lists:,} photos came later, compact makes new lists" if facts.outside_lists else ""
     return (
         f"approximate, {facts.probes} of {facts.lists:,} lists, which finds {facts.approximate_recall:.1%} of the ten "
-        f"nearest photos{late}"
+        f"nearest photos{codes}{late}"
     )
 
 

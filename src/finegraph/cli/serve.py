@@ -66,7 +66,9 @@ def serve(
     ] = "auto",
     small_index: Annotated[
         bool,
-        typer.Option("--small-index", help="Hold a quarter of an approximate index in memory; misses a little more."),
+        typer.Option(
+            "--small-index", help="Leave the vectors of an approximate index on the disk; misses a little more."
+        ),
     ] = False,
     weights: Annotated[
         str,

@@ -79,9 +79,10 @@ class Hit(StoredPhoto):
 
 def stored_photo(table: Table, photo: int) -> StoredPhoto:
     """A photo of the index, by its number, for people and programs."""
-    label, guess = int(table.labels[photo]), int(table.guesses(np.array([photo]))[0][0, 0])
+    segment, row = table.place(photo)
+    label, guess = int(table.labels[photo]), int(segment.arrays["guess_labels"][row, 0])
     return StoredPhoto(
-        path=table.path(photo),
+        path=segment.path(row),
         label=None if label == NONE else table.names[label],
         guess=table.names[guess] if label == NONE and guess != NONE else None,
         kinds=kinds_of(table.graph, table.seen_on(photo), label),

@@ -91,7 +91,9 @@ class ListPlaces:
         return InLists(self.file, lists, None if self._book is None else self._book.encode(vectors, lists))
 
 
-def open_codes(folder: Path, entry: ListsEntry, segments: Sequence[Segment], read: Read) -> NearestCodes:
+def open_codes(
+    folder: Path, entry: ListsEntry, segments: Sequence[Segment], read: Read, must: bool = True
+) -> NearestCodes | None:
     """The photos of an index, to be searched by their small codes.
 
     Args:
@@ -99,6 +101,7 @@ def open_codes(folder: Path, entry: ListsEntry, segments: Sequence[Segment], rea
         entry: of its lists.
         segments: its photos.
         read: reads their vectors.
+        must: whether codes are made now if an earlier version made the lists; else it returns None.
 
     Raises:
         IndexFolderError: the file of the lists is damaged or cannot be read.
@@ -107,7 +110,9 @@ def open_codes(folder: Path, entry: ListsEntry, segments: Sequence[Segment], rea
     arrays, about = read_arrays(folder, entry.file)
     starts = np.cumsum([0, *(len(segment.live) for segment in segments)]).tolist()
     book = _codebook_of(arrays)
-    if book is None:  # made by an earlier version
+    if book is None and not must:
+        return None
+    if book is None:
         lists = _lists_of(arrays, entry, segments)
         book, packed = make_codes([segment.vectors for segment in segments], lists)
         groups = [CodeLists(book, packed, [Span(0, starts[-1], 0)])]

@@ -1,7 +1,7 @@
 """What holds the photos of an index and finds them: the interface of all engines, and the one that is built in.
 
 An index (`photo_index.py`) knows the model, the label graph and the projection, and asks its engine for photos. The
-built-in engine reads them from the files of the index: labels and vectors, or small codes of them, are in memory.
+built-in engine reads them from the files of the index: labels are in memory, and vectors are, or stay there.
 Another engine holds them in its own server (`milvus_photos.py`). Both give the same answers to the same questions.
 """
 
@@ -84,13 +84,16 @@ class BuiltInPhotos:
         nearest: their vectors.
     """
 
-    def __init__(self, folder: Path, state: IndexState, graph: LabelGraph, small: bool = False) -> None:
+    def __init__(self, folder: Path, state: IndexState, graph: LabelGraph, small: bool | None = False) -> None:
         """Open and check the files; see `read_arrays` for what may be wrong."""
         segments = [Segment(folder, entry) for entry in state.segments]
         self.table = Table(segments, graph)
         self.nearest: Nearest
-        if small and state.lists is not None:
-            self.nearest = open_codes(folder, state.lists, segments, self.table.vectors)
+        codes = None
+        if state.lists is not None and small is not False:
+            codes = open_codes(folder, state.lists, segments, self.table.vectors, must=small is True)
+        if codes is not None:
+            self.nearest = codes
         else:
             parts = [segment.vectors for segment in segments]
             lists = None if state.lists is None else read_lists(folder, state.lists, segments)

@@ -42,11 +42,11 @@ class Index:
         state: what it consists of.
         graph: the label graph of the model that made it.
         directions: the projection (feature, dimension); None if there is none.
-        small: whether an approximate search holds small codes in memory.
+        small: whether an approximate search goes by small codes; None for where they are stored.
         engine: what holds the photos and finds them.
     """
 
-    def __init__(self, folder: Path, state: IndexState, small: bool = False) -> None:
+    def __init__(self, folder: Path, state: IndexState, small: bool | None = False) -> None:
         """Open an index in a certain state; `open` does that for the state it is in."""
         self.folder, self.state, self.small = folder, state, small
         self._stamp: tuple[int, int, int] | None = None
@@ -59,13 +59,14 @@ class Index:
         )
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], *, small: bool = False) -> Index:
+    def open(cls, folder: str | os.PathLike[str], *, small: bool | None = False) -> Index:
         """Open an index.
 
         Args:
             folder: where it is.
-            small: whether an approximate search holds a quarter of the bytes in memory, and reads the best vectors from
-                the disk; the cosines are the same, and a little more is missed. An exact search stays as it is.
+            small: whether an approximate search looks through small codes, which lie on the disk, and reads only the
+                best vectors; the cosines are the same, and a little more is missed. None for where the index has such
+                codes; one of an earlier version has not, and True makes them now. An exact search stays as it is.
 
         Raises:
             IndexFolderError: there is none, it is damaged, or another version made it.

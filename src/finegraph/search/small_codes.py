@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from finegraph.search.nearest import Mask, Nearest, Numbers, Read, Vectors, load_faiss, widened
 
-CODE_SAMPLE = 65536
+CODE_SAMPLE = 16384
 """The number of vectors that pieces are learnt from."""
 _PIECE, _PIECES, _BITS = 4, 256, 8
 _ALIGNMENT = 8
@@ -182,7 +182,6 @@ class CodeLists:
         self._index = faiss.IndexIVFPQ(self._centres, places * _PIECE, lists, places, _BITS, faiss.METRIC_INNER_PRODUCT)
         faiss.copy_array_to_vector(book.pieces.ravel(), self._index.pq.centroids)
         self._index.is_trained = True
-        self._index.parallel_mode = 1  # threads share the lists of one query
         rooms, offsets, _ = _layout(packed.sizes, places)
         layout = np.ascontiguousarray(np.stack([packed.sizes, rooms, offsets], axis=1).astype(np.uint64))
         self._lists = faiss.OnDiskInvertedLists()

@@ -230,7 +230,7 @@ def search_index(
         raise InputError("expected a photo with what is given, which says what is on it; filter labels by where")
     files = photos_of(photos) if photos else []
     keys = [_keys(file) for file in files]
-    index = Index.open(folder)
+    index = Index.open(folder, small=None)  # a few queries are not worth reading all vectors
     if sort is not None:
         sorted_hits(index.graph, (), sort)  # a name that is not there shows before the model is loaded
     passed, refused = parse_where(index, where)

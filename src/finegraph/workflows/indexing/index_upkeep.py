@@ -11,8 +11,9 @@ from typing import Any
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import IndexFolderError, InputError, PhotoFileError, unknown_name
 from finegraph.model.features.keys import photo_key
-from finegraph.search.index_state import IndexState, read_bytes, read_state
+from finegraph.search.index_state import AGAIN, IndexState, ListsEntry, read_bytes, read_state
 from finegraph.search.index_writer import Identity, Place, Stored, stored_in
+from finegraph.search.list_files import read_code_recall
 from finegraph.search.milvus_photos import MilvusCollection, MilvusPhotos
 from finegraph.search.milvus_writer import open_writer, stored_row
 from finegraph.search.photo_index import read_graph
@@ -43,6 +44,7 @@ class IndexFacts:
         lists: how many lists the approximate search has; 0 if the search is exact.
         probes: how many of them it looks through.
         approximate_recall: the share of the ten nearest photos that it finds; None if the search is exact.
+        code_recall: the share of them that it finds by small codes; None if there are none.
         outside_lists: how many photos came after the lists were made; merging makes new ones.
         engine: what holds the photos: "built-in" for the files of the index, or "milvus".
         uri: the server that holds them; None for files.
@@ -70,6 +72,7 @@ class IndexFacts:
     engine: str = "built-in"
     uri: str | None = None
     collection: str | None = None
+    code_recall: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +202,15 @@ def describe_index(folder: str | os.PathLike[str]) -> IndexFacts:
         engine="built-in" if engine is None else engine.name,
         uri=None if engine is None else engine.uri,
         collection=None if engine is None else engine.collection,
+        code_recall=None if lists is None else _code_recall(path, lists),
     )
+
+
+def _code_recall(folder: Path, lists: ListsEntry) -> float | None:
+    try:
+        return read_code_recall(folder, lists)
+    except FileNotFoundError as error:
+        raise IndexFolderError(f"{error.filename}: the file is missing; {AGAIN}") from error
 
 
 def check_index(
