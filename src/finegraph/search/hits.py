@@ -150,13 +150,16 @@ def _by_similarity(
 def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Only | None, factors: Factors) -> Ranked:
     """All photos that may meet a condition, by cosine and probability together."""
     photos, probability = _meeting(table, only, factors)
-    if len(photos) > MAX_WEIGHED:
-        near = np.sort(nearest.search(query, MAX_WEIGHED, photos)[1][0])
-        probability = probability[np.searchsorted(photos, near)]
-        photos = near
     if not len(photos):
         return Ranked(photos, np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
-    cosines = widened(table.vectors(photos)) @ query[0]
+    if len(photos) > MAX_WEIGHED:
+        (cosines,), (near,) = nearest.search(query, MAX_WEIGHED, photos)
+        ascending = np.argsort(near)
+        near, cosines = near[ascending], cosines[ascending]
+        probability = probability[np.searchsorted(photos, near)]
+        photos = near
+    else:
+        cosines = widened(table.vectors(photos)) @ query[0]
     scores = np.maximum(cosines, 0.0) * probability
     order = np.argsort(-scores, kind="stable")
     return Ranked(photos[order], scores[order], cosines[order], probability[order])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +107,7 @@ def make_codes(
     count = sum(len(part) for part in parts)
     chosen = np.sort(np.random.default_rng(seed + 2).choice(count, min(count, CODE_SAMPLE), replace=False))
     of_photos = np.concatenate(lists.of_parts)
-    book = Codebook.learn(lists.centres, reader_of(parts)(chosen), of_photos[chosen], seed)
+    book = Codebook.learn(lists.centres, _read(parts, chosen), of_photos[chosen], seed)
     given = np.arange(count) if ids is None else ids
     return book, pack(_encoded(book, parts, lists.of_parts), of_photos, given, len(lists.centres))
 
@@ -119,7 +120,7 @@ def recall_of_codes(
     trial: Trial,
 ) -> float:
     """The share of the ten nearest photos that a search by small codes finds."""
-    nearest = NearestCodes(book, [codes], sum(len(part) for part in parts), probes, reader_of(parts))
+    nearest = NearestCodes(book, [codes], sum(len(part) for part in parts), probes, partial(_read, parts))
     return recall_of(trial.cosines, nearest.search(trial.queries, trial.cosines.shape[1] + 1)[0][:, 1:])
 
 
@@ -162,7 +163,15 @@ def _centres(sample: Vectors, number: int, seed: int) -> Vectors:
 def _some(parts: Sequence[NDArray[np.float16]], count: int, random: np.random.Generator) -> Vectors:
     """Vectors drawn from all parts."""
     total = sum(len(part) for part in parts)
-    return widened(reader_of(parts)(np.sort(random.choice(total, count, replace=False))))
+    return widened(_read(parts, np.sort(random.choice(total, count, replace=False))))
+
+
+def _read(parts: Sequence[NDArray[np.float16]], numbers: Numbers) -> NDArray[np.float16]:
+    """Vectors of parts that are numbered through; what else it brought into memory is let go."""
+    vectors = reader_of(parts)(numbers)
+    for part in parts:
+        forget(part)
+    return vectors
 
 
 def _compared(parts: Sequence[NDArray[np.float16]], queries: Vectors, count: int) -> tuple[Vectors, Numbers]:

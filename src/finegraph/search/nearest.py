@@ -27,9 +27,9 @@ from finegraph.errors import MissingExtraError
 Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
-Only = Bool[Mask, " photo"] | Int[Numbers, " chosen"]
+Only = Bool[Mask, " photo"] | Int[Numbers, " item"]
 """Which vectors count: one bit each, or the ascending numbers of those that do."""
-Read = Callable[[Numbers], NDArray[np.float16]]
+Read = Callable[[Int[Numbers, " item"]], Float[NDArray[np.float16], "item axis"]]
 """Reads the vectors with some ascending numbers."""
 _MAX_COMPARED = 4_000_000
 """Up to this many numbers, the vectors that count are read and compared one by one."""
@@ -153,7 +153,7 @@ class NearestVectors(Nearest):
         return cosines, numbers
 
 
-def is_numbers(only: Only | None) -> TypeGuard[Numbers]:
+def is_numbers(only: Only | None) -> TypeGuard[Int[Numbers, " item"]]:
     """Whether the numbers of some vectors are given, and not one bit for each."""
     return only is not None and only.dtype != np.bool_
 

@@ -94,6 +94,8 @@ class BuiltInPhotos:
             codes = open_codes(folder, state.lists, segments, self.table.vectors, must=small is True)
         if codes is not None:
             self.nearest = codes
+            for segment in segments:
+                segment.keep_open()
         else:
             parts = [segment.vectors for segment in segments]
             lists = None if state.lists is None else read_lists(folder, state.lists, segments)

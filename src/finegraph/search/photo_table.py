@@ -22,10 +22,8 @@ from finegraph.model.features.keys import PhotoKeys
 from finegraph.search.nearest import Numbers
 from finegraph.search.segments import NONE, Segment
 
-_READ_AT_ONCE = 4096
-"""After so many vectors were read, the memory of the mapped files is let go."""
 _KEYS = 2**16
-Pairs = Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]
+Pairs = Iterator[tuple[Int[NDArray[np.int32], " item"], Int[NDArray[np.int32], " item"]]]
 
 
 class PhotoLists:
@@ -86,7 +84,6 @@ class Table:
         )
         kinds = {kind: None for one in self.segments for kind in one.kinds}
         self.seen = {kind: _joined([_seen(one, kind) for one in self.segments]) for kind in kinds}
-        self._read = 0
         self.forget()
 
     def __len__(self) -> int:
@@ -108,7 +105,9 @@ class Table:
         segment, row = self.place(photo)
         return bytes(segment.arrays["keys"][row].tobytes())
 
-    def fine(self, guessed: bool = False, photos: Numbers | None = None) -> Int[NDArray[np.int32], " place"]:
+    def fine(
+        self, guessed: bool = False, photos: Int[Numbers, " place"] | None = None
+    ) -> Int[NDArray[np.int32], " place"]:
         """The number of the fine label of each photo, or of some.
 
         Args:
@@ -126,8 +125,8 @@ class Table:
         return labels
 
     def guesses(
-        self, photos: Int[Numbers, " place"]
-    ) -> tuple[Int[NDArray[np.int32], "place guess"], Float[NDArray[np.float32], "place guess"]]:
+        self, photos: Int[Numbers, " photo"]
+    ) -> tuple[Int[NDArray[np.int32], "photo place"], Float[NDArray[np.float32], "photo place"]]:
         """The fine labels of the graph that some photos are held for, `NONE` for no more, and with which probability.
 
         Args:
@@ -146,11 +145,7 @@ class Table:
         rows = list(self._rows(photos))
         for segment, own in rows:
             segment.expect(own)
-        vectors = np.concatenate([segment.arrays["vectors"][own] for segment, own in rows]) if rows else None
-        self._read += len(photos)
-        if self._read >= _READ_AT_ONCE:
-            self.forget()
-        return np.zeros((0, 0), np.float16) if vectors is None else vectors
+        return np.concatenate([segment.read(own) for segment, own in rows]) if rows else np.zeros((0, 0), np.float16)
 
     def seen_on(self, photo: int) -> dict[str, int]:
         """The labels of kinds that were seen on a photo, by number."""
@@ -219,7 +214,6 @@ class Table:
 
     def forget(self) -> None:
         """Let the memory of the mapped files go; what is used again is read again."""
-        self._read = 0
         for segment in self.segments:
             segment.forget()
 

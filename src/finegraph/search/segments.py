@@ -10,8 +10,8 @@ Cost: 2 bytes per dimension, about 100 bytes and the path per photo.
 
 from __future__ import annotations
 
-import mmap
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -66,7 +66,7 @@ class InLists(NamedTuple):
 
     file: str
     lists: Int[NDArray[np.int32], " photo"]
-    codes: UInt8[NDArray[np.uint8], "photo piece"] | None
+    codes: UInt8[NDArray[np.uint8], "photo column"] | None
 
 
 def write_segment(path: Path, columns: Columns, in_lists: InLists | None = None) -> SegmentEntry:
@@ -120,6 +120,8 @@ class Segment:
         self.names: list[str] = about["names"]
         self.lists: str | None = about.get("lists")
         self.live = live_rows(entry)
+        self._path = folder / entry.file.name
+        self._descriptor: int | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -167,17 +169,44 @@ class Segment:
         number = int(self.arrays["labels"][row])
         return None if number == NONE else self.names[number]
 
+    def keep_open(self) -> None:
+        """Read vectors from the file from now on, and not from its mapping.
+
+        A mapped vector brings its surroundings into memory, up to megabytes, which a vector that is read does not.
+
+        Raises:
+            FileNotFoundError: it is not there any more.
+        """
+        if self._descriptor is None and hasattr(os, "pread") and len(self.arrays["vectors"]):
+            self._descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            weakref.finalize(self, os.close, self._descriptor)
+
     def expect(self, rows: Int[NDArray[np.int64], " place"]) -> None:
         """Have the vectors of some rows read from the disk, all at the same time, before they are asked for."""
+        if self._descriptor is not None and hasattr(os, "posix_fadvise"):
+            for place in self._places(rows):
+                os.posix_fadvise(self._descriptor, place, self._vector_bytes, os.POSIX_FADV_WILLNEED)
+
+    def read(self, rows: Int[NDArray[np.int64], " place"]) -> Float[NDArray[np.float16], "place axis"]:
+        """The vectors of some rows."""
         vectors = self.arrays["vectors"]
-        data = vectors.base
-        if not isinstance(data, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
-            return
-        begin = int(vectors.__array_interface__["data"][0]) - int(np.frombuffer(data, np.uint8, 1).ctypes.data)
-        size = vectors.strides[0]
-        for place in (begin + rows * size).tolist():
-            page = place - place % mmap.PAGESIZE
-            data.madvise(mmap.MADV_WILLNEED, page, place + size - page)
+        if self._descriptor is None:
+            return vectors[rows]
+        size = self._vector_bytes
+        data = b"".join([os.pread(self._descriptor, size, place) for place in self._places(rows)])
+        return np.frombuffer(data, vectors.dtype).reshape(len(rows), -1)
+
+    @property
+    def _vector_bytes(self) -> int:
+        return int(self.arrays["vectors"].strides[0])
+
+    def _places(self, rows: NDArray[np.int64]) -> list[int]:
+        """Where the vectors of some rows begin in the file."""
+        vectors = self.arrays["vectors"]
+        assert vectors.base is not None
+        begin = int(vectors.ctypes.data) - int(np.frombuffer(vectors.base, np.uint8, 1).ctypes.data)
+        places: list[int] = (begin + rows * self._vector_bytes).tolist()
+        return places
 
     def forget(self) -> None:
         """Let the memory go that parts of the mapped file take; they are read again where they are asked for."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from numpy.typing import NDArray
 
 from finegraph.search.nearest import Mask, Nearest, Numbers, Read, Vectors, load_faiss, widened
@@ -31,7 +31,7 @@ _PIECE, _PIECES, _BITS = 4, 256, 8
 _ALIGNMENT = 8
 _EXTRA, _FACTOR, _MAX_EXTRA = 190, 3, 8_000
 """How many more candidates than wanted vectors are compared: so many and so many times the wanted number, at most."""
-Codes = UInt8[NDArray[np.uint8], "photo piece"]
+Codes = UInt8[NDArray[np.uint8], "photo column"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Codebook:
     """
 
     centres: Float[Vectors, "list axis"]
-    rotation: Float[Vectors, "axis turned"]
+    rotation: Float[Vectors, "axis column"]
     pieces: Float[Vectors, "place 256 4"]
 
     def encode(
@@ -101,7 +101,7 @@ class PackedCodes:
         sizes: how many vectors each list has.
     """
 
-    entries: Int[NDArray[np.int64], " entry"]
+    entries: Int[NDArray[np.int64], " item"]
     sizes: Int[NDArray[np.int64], " list"]
 
 
@@ -201,13 +201,13 @@ class CodeLists:
             lists.ptr = None  # else FAISS unmaps it
 
     def candidates(
-        self, turned: Float[Vectors, "sample turned"], count: int, only: Mask | None, probes: int
+        self, queries: Float[Vectors, "sample column"], count: int, only: Bool[Mask, " photo"] | None, probes: int
     ) -> Int[Numbers, "sample place"]:
-        """The numbers of the vectors that seem nearest, -1 where there are no more."""
+        """The numbers of the vectors that seem nearest to turned queries, -1 where there are no more."""
         faiss = self._faiss
         bits = self._all if only is None else self._bits(only)  # must live as long as the search
         options = {} if bits is None else {"sel": faiss.IDSelectorBitmap(bits)}
-        ids = self._index.search(turned, count, params=faiss.SearchParametersIVF(nprobe=probes, **options))[1]
+        ids = self._index.search(queries, count, params=faiss.SearchParametersIVF(nprobe=probes, **options))[1]
         places = np.searchsorted(self._firsts, ids, side="right") - 1
         numbers: Numbers = np.where(ids < 0, -1, ids + self._shifts[places])
         for place in self._gaps:
@@ -245,9 +245,9 @@ class NearestCodes(Nearest):
         self._groups, self._rotation = tuple(groups), book.rotation
 
     def _ask(self, queries: Vectors, wanted: int, only: Mask | None, probes: int) -> tuple[Vectors, Numbers]:
-        turned = np.ascontiguousarray(queries @ self._rotation, np.float32)
+        rows = np.ascontiguousarray(queries @ self._rotation, np.float32)
         asked = min(self.count, wanted + min(_EXTRA + _FACTOR * wanted, _MAX_EXTRA))
-        candidates = [group.candidates(turned, asked, only, probes) for group in self._groups]
+        candidates = [group.candidates(rows, asked, only, probes) for group in self._groups]
         cosines = np.full((len(queries), wanted), -np.inf, np.float32)
         numbers = np.full((len(queries), wanted), -1, np.int64)
         for row, found in enumerate(np.concatenate(candidates, axis=1)):
