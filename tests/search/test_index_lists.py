@@ -317,6 +317,26 @@ class TestSmallIndex:
             assert writer.segments()[0].lists is None
         assert set(self.paths(tmp_path / "index", 200)) == there
 
+    def test_many_additions_are_merged_and_rebuild_nothing_until_they_are_many(self, tmp_path):
+        first, parts = columns(200), [columns(3, seed=seed) for seed in range(1, 31)]
+        make(tmp_path / "index", first, method="approximate")
+        sizes, files = [], set()
+        for part in parts:
+            with IndexWriter(tmp_path / "index") as writer:
+                writer.add(part)
+                writer.finish()
+                sizes.append(len(writer.state.segments))
+                files.add(writer.state.lists.file.name)
+                base = writer.state.segments[0].rows
+            if len(sizes) == 12:
+                assert (len(files), base) == (1, 200)
+                late = writer.segments()[1]
+                assert (late.entry.rows, late.lists) == (24, writer.state.lists.file.name)
+                assert self.paths(tmp_path / "index", 40) == self.paths(tmp_path / "index", 40, small=False)
+        assert max(sizes) <= 9
+        assert len(files) == 2  # made again once, when the late photos were more than a quarter
+        assert set(self.paths(tmp_path / "index", 400)) == {path for part in (first, *parts) for path in part.paths}
+
     def test_the_measured_share_is_kept(self, tmp_path):
         index = make(tmp_path / "index", columns(300), method="approximate")
         recall = read_code_recall(tmp_path / "index", index.state.lists)

@@ -53,6 +53,8 @@ MERGED_ROWS = 65536
 """How many photos a merged segment holds at most."""
 _FEW = 8
 """The number of small segments that are not merged yet."""
+_LATE = 4
+"""Photos that came after the lists were made stay in these lists while they are at most this part of the others."""
 _OWN = ("segment-", "lists-", "projection-")
 Identity = tuple[str, Box | None]
 """What a photo is known by."""
@@ -193,10 +195,7 @@ class IndexWriter:
         for entry in self.state.segments:
             held = self._segments.get(entry.file.name)
             if held is None:
-                try:
-                    self._segments[entry.file.name] = Segment(self.folder, entry)
-                except FileNotFoundError as error:
-                    raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
+                self._segments[entry.file.name] = self._opened(entry)
             elif held.entry is not entry:
                 held.entry, held.live = entry, live_rows(entry)
         return [self._segments[entry.file.name] for entry in self.state.segments]
@@ -285,10 +284,16 @@ class IndexWriter:
                 self.commit(segments=_marked(self.state.segments, places))
 
     def finish(self) -> None:
-        """All photos are in: say so, merge small segments, and make lists if the search is to be approximate."""
-        small = len(self.state.segments) > _FEW + 2 * (self.state.photos // MERGED_ROWS)
-        if small or self.state.removed > self.state.photos:
+        """All photos are in: say so, merge small segments, and make lists if the search is to be approximate.
+
+        Where there are lists, only segments that came after them are merged, until their photos are many.
+        """
+        many = len(self.state.segments) > _FEW + 2 * (self.state.photos // MERGED_ROWS)
+        late = self._late() if many else ()
+        if self.state.removed > self.state.photos or (many and not late):
             self.compact()
+        elif many:
+            self._merge(late)
         elif self.wants_lists() and self.state.lists is None:
             with written(self.folder):
                 self.commit(lists=self._make_lists(self.state.segments))
@@ -299,18 +304,40 @@ class IndexWriter:
     def compact(self) -> None:
         """Write the photos that are there to as few segments as possible, and make new lists of them."""
         with written(self.folder):
-            segments = tuple(write_segment(self._new("segment"), columns) for columns in self._merged())
+            merged = self._merged(self.state.segments)
+            segments = tuple(write_segment(self._new("segment"), columns) for columns in merged)
             lists = self._make_lists(segments) if self.wants_lists() else None
             self.commit(segments=segments, lists=lists)
 
-    def _merged(self) -> Iterator[Columns]:
-        """The photos that are there, in parts of the size of a merged segment."""
+    def _late(self) -> tuple[SegmentEntry, ...]:
+        """The segments of photos that came after the lists were made; none if these photos are too many for them."""
+        lists = self.state.lists
+        if lists is None:
+            return ()
+        late = tuple(segment.entry for segment in self.segments() if segment.lists == lists.file.name)
+        return late if sum(entry.rows for entry in late) <= lists.photos // _LATE else ()
+
+    def _merge(self, entries: Sequence[SegmentEntry]) -> None:
+        """Write the photos of some segments to as few as possible; lists stay, and these photos stay in them."""
+        with written(self.folder):
+            merged = tuple(
+                write_segment(self._new("segment"), columns, self._in_lists(columns.vectors))
+                for columns in self._merged(entries)
+            )
+            names = {entry.file.name for entry in entries}
+            others = tuple(entry for entry in self.state.segments if entry.file.name not in names)
+            self.commit(segments=(*others, *merged))
+
+    def _merged(self, entries: Sequence[SegmentEntry]) -> Iterator[Columns]:
+        """The photos of some segments that are there, in parts of the size of a merged segment."""
         waiting: list[Columns] = []
         held = 0
-        for segment in self.segments():
-            start = 0
-            while start < len(segment.live):
-                rows = segment.live[start : start + MERGED_ROWS - held]
+        for entry in entries:
+            # One after the other: each has an open file, and there may be thousands.
+            segment = self._segments.get(entry.file.name) or self._opened(entry)
+            live, start = live_rows(entry), 0
+            while start < len(live):
+                rows = live[start : start + MERGED_ROWS - held]
                 waiting.append(segment.columns(rows))
                 start, held = start + len(rows), held + len(rows)
                 if held == MERGED_ROWS:
@@ -318,6 +345,17 @@ class IndexWriter:
                     waiting, held = [], 0
         if waiting:
             yield join(waiting)
+
+    def _opened(self, entry: SegmentEntry) -> Segment:
+        """A segment, opened and checked.
+
+        Raises:
+            IndexFolderError: it is damaged or missing.
+        """
+        try:
+            return Segment(self.folder, entry)
+        except FileNotFoundError as error:
+            raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
 
     def wants_lists(self) -> bool:
         """Whether the search is to be approximate, with so many photos."""
