@@ -53,7 +53,7 @@ def test_covariances_are_those_of_numpy_also_far_from_0():
 def test_misuse_is_refused_in_words():
     x, y, _ = _samples(5)
     found = ClassSums.of(x, y, LABELS)
-    with pytest.raises(InputError, match="more were to be taken out"):
+    with pytest.raises(InputError, match="cannot remove more"):
         found.remove(torch.cat([x, x]), torch.cat([y, y]))
     with pytest.raises(ShapeError, match="expected rows of 5 features"):
         found.add(x[:, :3], y)

@@ -1,4 +1,4 @@
-"""Fitting a head to given features: `fit_head` to the minimum of the joint loss, and the choice of its strengths."""
+"""Fitting a head to given features: by descent (`fit_head`) or in closed form, and choosing the strengths of priors."""
 
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head, graph_of
 

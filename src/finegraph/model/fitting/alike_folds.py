@@ -1,8 +1,8 @@
-"""Folds in which samples that look alike are held out together.
+"""Folds in which similar samples are held out together.
 
-Photos of a class are often taken in a row. Were one of them held out while its neighbours stay, every setting would
-look good. So each class is cut into groups, those most alike together, and a group is held out as a whole. Groups grow
-with the class, as rows of photos do: of n samples there are about sqrt(2 n) of them, 3 of 5 and 8 of 33.
+Photos of a class are often taken in a row. If one of them were held out while its neighbours stay, every setting would
+look good. So each class is divided into groups of similar photos, and a group is held out as a whole. Groups grow
+with the class: n samples form about sqrt(2 n) groups, 5 samples 3 groups and 33 samples 8.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _MAX_TOGETHER = 1 << 22
-"""About how many numbers are looked at together."""
+"""About how many numbers are processed together."""
 TensorFold = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
-"""The samples that stay and those that are held out."""
+"""The indices of the training samples and of the held-out samples."""
 
 
 def alike_folds(
@@ -25,13 +25,13 @@ def alike_folds(
 ) -> list[TensorFold]:
     """Cut samples into folds; empty if no class has two samples.
 
-    No group of a class is more than twice as large as they are on average. The groups go to different folds in turn, so
-    that some of each class always stays.
+    No group of a class is more than twice the average size. Groups are dealt to the folds in turn, so
+    that some samples of each class always stay.
 
     Args:
         features: one row per sample.
         targets: the fine label of each.
-        count: how many folds; fewer come back if there are not enough samples.
+        count: the number of folds; fewer are returned if there are not enough samples.
     """
     fold = torch.full((len(targets),), -1)
     directions = torch.nn.functional.normalize(features.double() - features.double().mean(dim=0), dim=1)
@@ -53,7 +53,7 @@ def alike_folds(
 
 
 def class_folds(targets: Int[Tensor, " batch"], count: int) -> list[TensorFold]:
-    """Folds of whole classes, dealt in the order in which their first samples come."""
+    """Folds of whole classes, dealt in the order of their first samples."""
     labels, first, place = np.unique(targets.numpy(), return_index=True, return_inverse=True)
     turn = np.empty(len(labels), dtype=np.int64)
     turn[np.argsort(first)] = np.arange(len(labels))
@@ -69,13 +69,13 @@ def _folds(fold: Tensor, count: int) -> list[TensorFold]:
 
 
 def _groups(directions: Float[Tensor, "label batch feature"], count: int) -> Int[Tensor, "label batch"]:
-    """The group of each sample of some classes: the two groups that are most alike on average are joined.
+    """The group of each sample of some classes, by average linkage.
 
-    That is done until so many are left. Groups that would be too large together are not joined, so there may be more.
+    Groups are merged until `count` are left. Groups that would become too large are not merged, so there may be more.
 
     Args:
-        directions: those of classes with the same number of samples.
-        count: how many groups each class gets.
+        directions: unit features of classes with the same number of samples.
+        count: the number of groups per class.
     """
     classes, size = directions.shape[:2]
     group = torch.arange(size).repeat(classes, 1)

@@ -2,22 +2,22 @@
 
     mean_i = mu_0 + sum_j sum_c g^j_ic u^j_c + sum_n v^n_i w^n + e_i
     u^j_c ~ N(0, kind_j I),   w^n ~ N(0, number_n I),   e_i ~ N(0, own I)
-    M_i    = mean_i + noise of variance (noise / n_i)       what n_i samples show
+    M_i    = mean_i + noise of variance (noise / n_i)       the mean of n_i samples
 
 With D_j = G_j, or the column v^n of a number, K = own I + sum_j kind_j D_j D_j' and V = K + noise diag(1 / n), the
 posterior means of the effects are
 
     B = V^-1 (M - mu_0),     e = own B,     u^j = kind_j D_j' B
 
-so a fine label without a sample has the mean that its parents and values give. An unknown parent counts as a label of
-its own, which no other fine label has: its variance joins that of e_i. So does that of a value with a spread t, which
-is t^2 number_n, with t = 1 if the value is unknown. A parent that is one of several, with weights r, is known in part:
-r u is its mean, and kind_j (1 - |r|^2), what is left of its variance, joins that of e_i in the same way. The labels of
-an ordered kind are a walk: the effect of each is that of the one below and a step, u = A steps and D = G A, so that
+so a fine label without samples gets its mean from its parents and values. An unknown parent counts as a label
+that no other fine label has: its variance is added to that of e_i. So is that of a value with a spread t, which
+is t^2 number_n, with t = 1 if the value is unknown. One of several parents, with weights r, is partly known:
+r u is its mean, and kind_j (1 - |r|^2), the rest of its variance, is added to that of e_i likewise. The labels of
+an ordered kind form a walk: the effect of each is that of the one below plus a step, u = A steps and D = G A, so that
 neighbours are more alike than others.
 
-The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
-say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges if there are many
+The variances maximise the likelihood of M, with all directions of the features alike (`fit_variances`). They
+show how much each kind matters. Cost: one (fine x fine) system, or conjugate gradients over the edges if there are many
 fine labels: linear in fine labels, edges and features.
 """
 
@@ -34,22 +34,22 @@ from torch import Tensor
 from finegraph.graph import LabelGraph
 
 MAX_DENSE_LABELS = 1500
-"""Up to so many fine labels the system is solved as a dense matrix."""
+"""Up to this many fine labels the system is solved as a dense matrix."""
 FREE_MEAN = 10.0
-"""The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
-_EVEN_COUNT = 5.0
-"""From about so many samples on, the length of a class mean says how even its samples are rather than how many."""
+"""The prior variance of mu_0, as a multiple of that of the class means: large, so that it is free."""
+_LENGTH_COUNT = 5.0
+"""From about this many samples on, the length of a class mean reflects their scatter rather than their number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variances:
-    """How far class means are spread, per direction of the features.
+    """The variances of class means, per direction of the features.
 
     Attributes:
-        own: by what is special about a fine label.
-        kinds: by each kind of the graph.
-        noise: of a single sample around the mean of its class.
-        numbers: by each number, for values of variance 1.
+        own: due to the fine label itself.
+        kinds: due to each kind of the graph.
+        noise: the variance of a single sample around the mean of its class.
+        numbers: due to each number, for values of variance 1.
     """
 
     own: float
@@ -58,18 +58,18 @@ class Variances:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def of(self, name: str) -> float:
-        """That of a kind or a number."""
+        """The variance of a kind or a number."""
         return self.kinds[name] if name in self.kinds else self.numbers[name]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """The parts of class means.
+    """The components of class means.
 
     Attributes:
         centre: mu_0.
-        fine: e, zero for fine labels without a sample.
-        coarse: u of each kind, of an ordered kind its steps, and w of each number as one row.
+        fine: e, zero for fine labels without samples.
+        coarse: u of each kind (for an ordered kind its steps), and w of each number as one row.
     """
 
     centre: Float[Tensor, " feature"]
@@ -85,9 +85,9 @@ class Links:
         numbers: the numbers that they depend on.
         names: both.
         matrices: per kind the weights of its links, (fine, label).
-        designs: per kind and number the matrix D, whose columns have an effect each.
+        designs: per kind and number the matrix D, with one column per effect.
         unknown: per kind 1 where the parent is unknown, else 0; per number the variance of the value.
-        scales: per number what is 0 and what is 1 among its values, after the logarithm if there is one.
+        scales: per number the values that are 0 and 1 on its inner scale (after the logarithm, on a log scale).
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Links:
             graph: the label graph.
             kinds: the kinds that class means depend on.
             numbers: the numbers that they depend on.
-            scales: those of an earlier graph, so that its values stay what they were; by default those of the graph.
+            scales: the scales of an earlier graph, to keep its values unchanged; by default those of this graph.
         """
         self.kinds, self.numbers = tuple(kinds), tuple(numbers)
         self.names = (*self.kinds, *self.numbers)
@@ -129,7 +129,7 @@ class Links:
             if graph.kind(kind).ordered and shape[1] > 2:
                 self._steps[kind] = _steps(shape[1])
                 self.designs[kind] = torch.sparse.mm(self.matrices[kind], self._steps[kind]).to_sparse()
-                self.loose[kind] = self.unknown[kind]  # what weights leave open of neighbours is little
+                self.loose[kind] = self.unknown[kind]  # neighbouring steps differ little, so the open variance is small
         for name in self.numbers:
             number = graph.number(name)
             centre, width = (scales or {}).get(name, (number.centre, number.width))
@@ -141,16 +141,16 @@ class Links:
             self.unknown[name] = self.loose[name] = torch.from_numpy(around**2)
 
     def down(self, coarse: Mapping[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
-        """The sum over kinds and numbers of what the parents and the values of each fine label say."""
+        """For each fine label, the sum of the effects of its parents and values."""
         parts = [torch.sparse.mm(self.designs[name], coarse[name]) for name in self.names]
         return torch.stack(parts).sum(dim=0)
 
     def of_labels(self, kind: str, effects: Float[Tensor, "_ feature"]) -> Float[Tensor, "label feature"]:
-        """The effect of each label of a kind: those of an ordered kind are sums of steps."""
+        """The effect of each label of a kind; for an ordered kind, the sum of its steps."""
         return self._steps[kind] @ effects if kind in self._steps else effects
 
     def own_variance(self, variances: Variances) -> Float[Tensor, " fine"]:
-        """The variance of e_i: its own, and what is not known of its parents and values."""
+        """The variance of e_i: its own, and that of unknown parents and values."""
         own = torch.full((self.fine_count,), variances.own, dtype=torch.float64)
         for name in self.names:
             own += variances.of(name) * self.loose[name]
@@ -158,7 +158,7 @@ class Links:
 
 
 def _steps(count: int) -> Float[Tensor, "label step"]:
-    """A: the labels of an ordered kind as a walk around 0 that spreads them as far as effects of their own would."""
+    """A: the labels of an ordered kind as a walk around 0, with the same total variance as independent effects."""
     walk = torch.ones(count, count - 1, dtype=torch.float64).tril(-1)
     walk = walk - walk.mean(dim=0)
     return walk * ((count - 1) / walk.square().sum()).sqrt()
@@ -174,9 +174,9 @@ def solve_effects(
 
     Args:
         links: the links of the graph.
-        variances: how far class means are spread.
+        variances: the variances of class means.
         counts: how many samples each fine label has; may be 0.
-        means: their mean; rows of labels without a sample are not looked at.
+        means: their mean; rows of labels without samples are ignored.
     """
     seen = counts > 0
     centre = means[seen].mean(dim=0) if bool(seen.any()) else torch.zeros_like(means[0])
@@ -204,11 +204,11 @@ def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]
 def score_factors(
     means: Float[Tensor, "fine feature"], counts: Float[Tensor, " fine"]
 ) -> tuple[Float[Tensor, " fine"], Float[Tensor, " fine"]]:
-    """What each class mean is multiplied by in the score of its class, and the bias of the score.
+    """The factor of each class mean in the score of its class, and the bias of the score.
 
-    The distance |z - mean_i|^2 gives `mean_i' z - |mean_i|^2 / 2`. But z has one length: the mean of many samples is
-    the longer the less they scatter, and distances do wrong to classes that scatter much. Means of many samples are
-    therefore brought to one length L; those of few, whose length says how little is known, are not:
+    The distance |z - mean_i|^2 gives `mean_i' z - |mean_i|^2 / 2`. But all z have the same length, so the mean of many
+    samples is longer the less they scatter, and distances would disadvantage classes with much scatter. Means of many
+    samples are therefore rescaled to one length L. Means of few samples, whose length reflects uncertainty, are not:
 
         score_i = (L / |mean_i|)^w mean_i' z - ((1 - w) |mean_i|^2 + w L^2) / 2          w = n_i / (n_i + 5)
 
@@ -219,7 +219,7 @@ def score_factors(
     squares = torch.linalg.vecdot(means, means)
     seen = counts > 0
     typical = squares[seen].mean() if bool(seen.any()) else squares.mean()
-    share = torch.where(squares > 0, counts / (counts + _EVEN_COUNT), 0.0)
+    share = torch.where(squares > 0, counts / (counts + _LENGTH_COUNT), 0.0)
     stretch = (typical / torch.where(squares > 0, squares, 1.0)).pow(0.5 * share)
     bias = -0.5 * ((1.0 - share) * squares + share * typical)
     return stretch, bias - bias.max()
@@ -236,9 +236,9 @@ def fit_variances(
     tolerance: float = 0.01,
     max_iter: int = 200,
 ) -> Variances:
-    """The variances under which class means are most likely, for a known noise.
+    """The most likely variances of class means, for a known noise.
 
-    Each step multiplies a variance by the root of what the data want of it over what the model expects; the likelihood
+    Each step multiplies a variance by the root of its observed over its expected contribution; the likelihood
     never falls (an MM algorithm for variance components).
 
     Args:
@@ -246,10 +246,10 @@ def fit_variances(
         counts: how many samples each fine label has; may be 0.
         means: their mean.
         noise: the variance of a single sample around the mean of its class.
-        features: how many directions the features have; there may be more than columns of `means`.
+        features: the number of directions of the features; may exceed the columns of `means`.
         start: variances to start from.
         tolerance: stop when no variance changes by more than this share.
-        max_iter: how many steps to take at the most.
+        max_iter: the maximum number of steps.
     """
     seen = counts > 0
     shown = means[seen] - means[seen].mean(dim=0)
@@ -262,7 +262,7 @@ def fit_variances(
     fixed = torch.diag(noise / counts[seen]) + FREE_MEAN * spread
 
     def shares(side: Tensor) -> Tensor:
-        """The trace of a matrix with the covariance that each variance is multiplied by: its own, then the others."""
+        """The trace of a matrix times the covariance of each variance component: own, then the others."""
         columns = ((side @ matrix) * matrix).sum(dim=0)
         kinds = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, kind_of_column, columns)
         return torch.cat([side.diagonal().sum()[None], kinds + loose @ side.diagonal()])
@@ -308,7 +308,7 @@ def _covariance(matrices: dict[str, Tensor], kinds: dict[str, float], diagonal: 
 
 
 def _used_columns(matrix: Tensor) -> Tensor:
-    """The columns of a sparse matrix that are not empty, as a dense one: some hundred rows use few of many columns."""
+    """The nonempty columns of a sparse matrix, as a dense one: a few hundred rows use few of many columns."""
     if not matrix.is_sparse:
         return matrix
     matrix = matrix.coalesce()

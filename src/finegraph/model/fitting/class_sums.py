@@ -1,11 +1,11 @@
-"""What samples say about class means: how many there are of each fine label, their sums, and one scatter matrix.
+"""Sufficient statistics for class means: the count and the sum of the samples of each fine label, and their scatter.
 
-Statistics are values. They are made in one pass over chunks of samples, they add up over processes, and samples can be
-taken out again:
+Statistics are values. They are computed in one pass over chunks of samples, add up over processes, and samples can be
+removed again:
 
     ClassSums.of(x, y, k)  =  ClassSums.of(x[:9], y[:9], k).merge(ClassSums.of(x[9:], y[9:], k))
 
-Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose their digits.
+Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose precision.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class ClassSums:
 
     Attributes:
         counts: how many samples each fine label has; weights count as numbers of samples.
-        sums: per fine label the sum of its samples, each less the origin.
+        sums: per fine label, the sum of its samples minus the origin.
         origin: the point that samples are measured from.
-        scatter: the sum over all samples of the outer product of each, less the origin, with itself; None if only
-            class means are of interest.
+        scatter: the sum over all samples of the outer product of the sample minus the origin; None if only
+            class means are needed.
 
     Example:
         >>> one = ClassSums.of(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2)
@@ -46,7 +46,7 @@ class ClassSums:
 
     @classmethod
     def empty(cls, fine_count: int, feature_count: int, *, scatter: bool = False) -> ClassSums:
-        """Those of no samples."""
+        """The statistics of no samples."""
         return cls(
             counts=torch.zeros(fine_count, dtype=torch.float64),
             sums=torch.zeros(fine_count, feature_count, dtype=torch.float64),
@@ -64,14 +64,14 @@ class ClassSums:
         *,
         scatter: bool = False,
     ) -> ClassSums:
-        """Those of labelled samples, whose mean becomes the origin.
+        """The statistics of labelled samples, whose mean becomes the origin.
 
         Args:
             features: one row per sample.
             targets: the fine label of each.
             fine_count: how many fine labels there are.
             weight: how many samples each counts as; 1 by default.
-            scatter: whether the scatter matrix is taken along.
+            scatter: whether to compute the scatter matrix.
         """
         found = cls.empty(fine_count, features.shape[1], scatter=scatter)
         if len(features):
@@ -85,7 +85,7 @@ class ClassSums:
         targets: Int[Tensor, " batch"],
         weight: Float[Tensor, " batch"] | None = None,
     ) -> ClassSums:
-        """Those with more samples; a negative weight takes samples out."""
+        """The statistics with more samples; a negative weight removes samples."""
         if features.ndim != 2 or features.shape[1] != self.sums.shape[1] or len(targets) != len(features):
             raise ShapeError(
                 f"samples: expected rows of {self.sums.shape[1]} features and a label each, got features of shape "
@@ -104,7 +104,7 @@ class ClassSums:
                 scatter.addmm_(weighted.t(), rows)
         if bool((counts < -1e-9).any()):
             label = int(counts.argmin())
-            raise InputError(f"samples: label {label} has {float(self.counts[label]):g}, more were to be taken out")
+            raise InputError(f"samples: label {label} has {float(self.counts[label]):g}, cannot remove more")
         return replace(self, counts=counts.clamp_min(0.0), sums=sums, scatter=scatter)
 
     def remove(
@@ -113,12 +113,12 @@ class ClassSums:
         targets: Int[Tensor, " batch"],
         weight: Float[Tensor, " batch"] | None = None,
     ) -> ClassSums:
-        """Those without some samples that were added before."""
+        """The statistics without some samples that were added before."""
         share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
         return self.add(features, targets, -share)
 
     def merge(self, other: ClassSums) -> ClassSums:
-        """Those of the samples of both."""
+        """The statistics of the samples of both."""
         if self.sums.shape != other.sums.shape or (self.scatter is None) != (other.scatter is None):
             raise ShapeError(
                 f"statistics: expected the same labels and features, got {tuple(self.sums.shape)} and "
@@ -131,7 +131,7 @@ class ClassSums:
         return replace(self, counts=self.counts + moved.counts, sums=self.sums + moved.sums, scatter=scatter)
 
     def around(self, origin: Float[Tensor, " feature"]) -> ClassSums:
-        """The same measured from another point."""
+        """The same statistics around another origin."""
         step = self.origin - origin
         scatter = self.scatter
         if scatter is not None:
@@ -154,7 +154,7 @@ class ClassSums:
         return (self._scatter() - torch.outer(total, total / count)) / count
 
     def within_covariance(self) -> Float[Tensor, "feature feature"]:
-        """The covariance around the means of the classes, without the bias of few samples."""
+        """The unbiased covariance around the means of the classes."""
         seen = self.counts > 0
         sums, counts = self.sums[seen], self.counts[seen]
         freedom = (counts.sum() - len(counts)).clamp_min(1.0)

@@ -2,20 +2,20 @@
 
 The objective is `mean joint loss + priors` (objective.py). For softmax with an L2 prior it is convex. With kind terms
 it is not: such a term, the log of the whole sum minus the log of a part of it, is a difference of convex functions. So
-the start, all weights 0, is part of the definition. The same data give the same head, and there is no seed.
+the starting point, all weights 0, is part of the definition. The same data give the same head; there is no seed.
 
-A fine label without a sample cannot be learnt: its bias, which no prior holds, would sink for ever. It is left out of
-the fit, and then gets what its parents tell of it: the weights that the priors expect, or for a softmax head those of
+A fine label without samples cannot be learnt: its bias, which has no prior, would fall without bound. It is left out of
+the fit and then gets its weights from its parents: those that the priors expect, or for a softmax head those of
 `head.extend`. If samples without a fine label, or photo labels, are given, all fine labels take part.
 
-The priors may draw to the weights of another head, `centre`, rather than to 0: say to class means in closed form, which
-are good with few samples and which many samples may correct. A label without a sample keeps the weights that it has
-there.
+The priors may pull towards the weights of another head, `centre`, instead of 0, such as class means in closed form,
+which are good with few samples and can be corrected by many. A label without samples keeps its weights from
+`centre`.
 
-Coarse labels may have features of their own (BGL_m); all of this holds for them too, except that the Laplacian prior
-then needs features of one size and that whoever asks for it takes them to mean the same.
+Coarse labels may have features of their own (BGL_m). All of this holds for them too, except that the Laplacian prior
+then needs features of equal size and assumes that they mean the same.
 
-Cost per step: two matrix products of the features with the folded weights, as for softmax; some dozens of steps.
+Cost per step: two matrix products of the features with the folded weights, as for softmax; a few dozen steps.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ from finegraph.model.fitting.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 SOFTMAX_RATIO = math.inf
-"""A `coarse_ratio` under which coarse weights are 0."""
+"""The `coarse_ratio` that holds coarse weights at 0."""
 HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """How a head is fitted. Strengths go with the mean loss: those of a sum over n samples are n times as large."""
+    """How to fit a head. Strengths are relative to the mean loss; for a loss summed over n samples, multiply by n."""
 
     head: Literal["bipartite", "softmax"] = "bipartite"
-    """Which head: fine and coarse scores joined by the graph, or fine scores alone."""
+    """The type of head: fine and coarse scores joined by the graph, or fine scores alone."""
 
     l2: float = 0.005
     """The strength of `1/2 |W|^2` on the weights of the fine labels. The default suits features whose variance is 1."""
 
     coarse_ratio: float | None = None
-    """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a sixteenth of
-    the number of kinds and numbers, so that what all together may say does not grow with it. `SOFTMAX_RATIO`, which
+    """The same strength for the weights of the coarse labels, as a multiple of `l2`. By default a sixteenth of
+    the number of kinds and numbers, so that their joint influence does not grow with it. `SOFTMAX_RATIO`, which
     is infinity, holds coarse weights at 0: without kind terms that is softmax, in a head that has coarse scores."""
 
     laplacian: float = 0.0
-    """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
+    """The strength of the paper's prior, which pulls the weights of linked labels together; bipartite heads only."""
 
     kind_weight: float | Mapping[str, float] | None = None
-    """The weight of the term of each kind and number in the loss, one for all or one for each. By default 1 / (kinds +
-    numbers) for a bipartite head, so that they together count as much as the fine label, and 0 for softmax, also if
-    `coarse_ratio` makes it that. The paper has 1."""
+    """The weight of the term of each kind and number in the loss: one for all, or one each. By default 1 / (kinds +
+    numbers) for a bipartite head, so that together they count as much as the fine label, and 0 for softmax, also if
+    `coarse_ratio` makes it one. The paper uses 1."""
 
     max_iter: int = 1000
-    """How many steps to take at the most."""
+    """The maximum number of steps."""
 
     tolerance: float = 1e-4
-    """Stop when the objective is within this share of its minimum, as the gradient and the priors tell."""
+    """Stop when the objective is within this share of its minimum, as estimated from the gradient and the priors."""
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -99,7 +99,7 @@ class FitSettings:
 
     @property
     def is_softmax(self) -> bool:
-        """Whether coarse weights are held at 0, so that a bipartite head says what softmax would."""
+        """Whether coarse weights are held at 0, which makes a bipartite head equivalent to softmax."""
         return self.head == "bipartite" and self.coarse_ratio == SOFTMAX_RATIO
 
     def kind_weights(self, graph: LabelGraph) -> dict[str, float]:
@@ -126,11 +126,11 @@ class FitSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted head and how fitting went.
+    """A fitted head and the course of the fit.
 
     Attributes:
-        head: the head, on the features as they were given.
-        iterations: how many steps were taken.
+        head: the head, on the given features.
+        iterations: the number of steps.
         converged: whether the objective is within the tolerance of a minimum.
         objective: the mean loss plus the priors at the end.
     """
@@ -157,18 +157,18 @@ def fit_head(
     """Fit a head to features.
 
     Args:
-        features: one row per sample, in float32 or float64; fitting keeps to that format.
-        targets: the fine label of each sample, -100 where it was not observed.
+        features: one row per sample, in float32 or float64; the fit uses the same dtype.
+        targets: the fine label of each sample, -100 if not observed.
         graph: the label graph.
-        settings: which head and how; the defaults of `FitSettings` if nothing is given.
+        settings: the head and how to fit it; by default `FitSettings()`.
         coarse_features: the features of the coarse labels, for a two-feature head (BGL_m); by default the same.
-        kind_targets: for some kinds the label seen on each sample, -100 where none was; for some numbers the value
-            measured on it, in the user's unit, NaN where none was. By default those of the graph.
-        sample_weight: how much each sample counts; all alike by default.
-        start: a head of the same form to start from rather than from 0, for nearby settings.
-        centre: a head of the same form, on these features, whose weights the priors draw to rather than to 0. It is
-            where fitting starts, too, unless `start` is given.
-        spans: the span of the features, and of the coarse features where there are some, if the caller has them.
+        kind_targets: for some kinds the photo label of each sample, -100 if there is none; for some numbers the value
+            measured on it, in the user's unit, NaN if there is none. By default those of the graph.
+        sample_weight: the weight of each sample; by default all are equal.
+        start: a head of the same form to start from instead of 0, such as one fitted with similar settings.
+        centre: a head of the same form, on these features, towards whose weights the priors pull instead of 0. It is
+            also the starting point, unless `start` is given.
+        spans: the span of the features, and of the coarse features if there are any, if already computed.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -189,7 +189,7 @@ def fit_head(
     weight = sample_weights(features, targets, kind_targets or {}, sample_weight, graph.numbers)
     matrices = _matrices(features, coarse_features, settings)
     if bool((weight == 0).any()):
-        # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
+        # A sample of weight 0 must not count, not even to make its label seen.
         used = weight > 0
         targets, weight = targets[used], weight[used]
         matrices = tuple(matrix[used] for matrix in matrices)
@@ -216,7 +216,7 @@ def fit_head(
         if graph.numbers and isinstance(head, BipartiteHead) and isinstance(moved, BipartiteHead):
             move_numbers(head, rows, moved, part, spans)
         return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
-    with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
+    with torch.random.fork_rng(devices=[]):  # new layers draw weights; the caller's generator must not advance
         if settings.head == "softmax":
             head = head_of_rows(rows, part, spans, bipartite=False)
             head = head if part is graph else head.extend(graph)
@@ -274,7 +274,7 @@ def _with_fine_rows(
 
 
 def _matrices(features: Tensor, coarse_features: Tensor | None, settings: FitSettings) -> tuple[Tensor, ...]:
-    """The features, and those of coarse labels if they have their own. Raises if these cannot be used."""
+    """The features, and those of coarse labels if they have their own. Raises if they cannot be used."""
     if coarse_features is None:
         return (features,)
     if settings.head == "softmax":
@@ -295,7 +295,7 @@ def _is_strength(value: object) -> bool:
 
 
 def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
-    """The graph with some of its fine labels, given by rising indices; all coarse labels stay."""
+    """The graph restricted to some fine labels, given by rising indices; all coarse labels stay."""
     if len(seen) == len(graph):
         return graph
     index = seen.cpu().numpy()
@@ -307,7 +307,7 @@ def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
 def _check_form(
     name: str, head: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings, sizes: Sequence[int]
 ) -> None:
-    """Raise if a head to start from, or to be drawn to, is not of the form that is fitted."""
+    """Raise if `start` or `centre` does not have the form that is fitted."""
     if not isinstance(head, HEADS[settings.head]) or head.graph != graph:
         raise InputError(
             f"{name}: expected a {settings.head} head of the same graph, got a {type(head).__name__} of "
@@ -327,7 +327,7 @@ def _rows_of_other(
     part: LabelGraph,
     spans: tuple[Span, ...],
 ) -> Blocks:
-    """The rows of a head that was given, of the fine labels that are fitted."""
+    """The rows of a given head for the fine labels that are fitted."""
     _check_form(name, head, graph, settings, [span.feature_count for span in spans])
     return rows_of_head(head, None if part is graph else seen, spans, part)
 
@@ -335,7 +335,7 @@ def _rows_of_other(
 def _moved(
     head: BipartiteHead | SoftmaxHead, by: BipartiteHead | SoftmaxHead, seen: Tensor | slice
 ) -> BipartiteHead | SoftmaxHead:
-    """A head whose weights, those of some fine labels and of all coarse ones, are moved by those of another head."""
+    """A copy of a head with the weights of another added, for some fine labels and all coarse ones."""
     moved = copy.deepcopy(head).to(by.fine.weight)
     with torch.no_grad():
         moved.fine.weight[seen] += by.fine.weight
@@ -356,7 +356,7 @@ def _solve(
     first: Blocks | None,
     centre: Blocks | None,
 ) -> tuple[Minimum, Objective]:
-    """Minimise; returns the end and what was minimised."""
+    """Minimise; returns the minimum and the objective."""
     kinds = graph.kinds if settings.head == "bipartite" else ()
     variances = [
         float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1] for columns in samples.columns

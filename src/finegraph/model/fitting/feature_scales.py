@@ -1,7 +1,7 @@
-"""One number by which features are divided before a head is fitted, so that strengths mean the same for any network.
+"""One scale for all features, so that the strengths of priors mean the same for any network.
 
-One number for all columns: the sizes of columns among each other say something, and scaling each to variance 1 made
-validation photos less likely (docs/training.md). A head that was fitted to scaled features takes them as they are after
+It is one number for all columns: the relative sizes of columns carry information, and scaling each to variance 1 made
+validation photos less likely (docs/training.md). A head fitted to scaled features takes unscaled ones after
 `undo`. Cost: one pass over the features.
 """
 
@@ -36,7 +36,7 @@ class FeatureScales(NamedTuple):
         return cls(size, size if coarse is None else _size(coarse))
 
     def undo(self, head: BipartiteHead | SoftmaxHead) -> None:
-        """Make a head that was fitted to scaled features take them as they are."""
+        """Make a head that was fitted to scaled features take unscaled ones."""
         with torch.no_grad():
             head.fine.weight /= self.fine
             if isinstance(head, BipartiteHead):

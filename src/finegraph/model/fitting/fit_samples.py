@@ -17,14 +17,14 @@ NOT_OBSERVED = -100
 
 
 class Samples(NamedTuple):
-    """What a head is fitted to.
+    """Samples in the form that fitting needs.
 
     Attributes:
-        columns: the features of each sample, and the column of the bias; a second matrix for the features of the coarse
+        columns: the features of each sample and the column of the bias; a second matrix for the features of the coarse
             labels if they have their own.
-        target: the fine label of each sample, -100 where it was not observed.
-        kind_targets: per kind the label seen on each sample, -100 where none was; per number the value measured on it,
-            NaN where none was.
+        target: the fine label of each sample, -100 if not observed.
+        kind_targets: per kind the photo label of each sample, -100 if there is none; per number the measured value,
+            NaN if there is none.
         weight: the weight of each sample; they sum to 1.
     """
 
@@ -53,14 +53,14 @@ def sample_weights(
     sample_weight: Shaped[Tensor, " ..."] | None,
     numbers: Sequence[str] = (),
 ) -> Float[Tensor, " batch"]:
-    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises if samples are amiss.
+    """The weight of each sample; they sum to 1, and are 0 if nothing was observed. Raises if samples are invalid.
 
     Args:
-        features: of the samples.
+        features: the features of the samples.
         targets: their fine labels.
-        kind_targets: what was seen on them, of kinds and of numbers.
-        sample_weight: how much each counts; all alike by default.
-        numbers: which of the names in `kind_targets` are those of numbers.
+        kind_targets: their photo labels and measured values.
+        sample_weight: the weight of each; by default all are equal.
+        numbers: the names in `kind_targets` that are numbers.
     """
     check_features("features", features)
     observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
@@ -83,7 +83,7 @@ def sample_weights(
 
 
 def check_features(what: str, features: Shaped[Tensor, " ..."]) -> None:
-    """Raise if features are no matrix of finite numbers."""
+    """Raise if features are not a matrix of finite numbers."""
     if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
         raise ShapeError(
             f"{what}: expected a float32 or float64 matrix (samples, features) with at least one column, got "
@@ -100,7 +100,7 @@ def check_features(what: str, features: Shaped[Tensor, " ..."]) -> None:
 
 
 def check_coarse_features(coarse_features: Shaped[Tensor, " ..."], features: Shaped[Tensor, " ..."]) -> None:
-    """Raise if the features of coarse labels do not go with those of fine labels."""
+    """Raise if the features of coarse labels do not match those of fine labels."""
     check_features("coarse features", coarse_features)
     if len(coarse_features) != len(features) or coarse_features.dtype != features.dtype:
         raise ShapeError(
@@ -110,7 +110,7 @@ def check_coarse_features(coarse_features: Shaped[Tensor, " ..."], features: Sha
 
 
 def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
-    """Raise if labels seen on samples would be ignored."""
+    """Raise if photo labels would be ignored."""
     for name in kind_targets:
         if name not in kind_weights:
             raise unknown_name("kind", name, tuple(kind_weights), "in kind_targets")
@@ -122,7 +122,7 @@ def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Sha
 
 
 def check_fine(seen: Int[Tensor, " batch"], graph: LabelGraph) -> None:
-    """Raise if a target is no fine label of the graph."""
+    """Raise if a target is not a fine label of the graph."""
     wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
     if len(wrong):
         raise TargetError(

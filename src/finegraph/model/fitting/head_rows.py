@@ -1,9 +1,9 @@
-"""Between heads and the rows that are fitted: to rows to start from, and back when they are found.
+"""Conversion between heads and the rows of weights that are fitted.
 
-Rows of numbers are for values on the inner scale of the part of the graph that is fitted; a head knows the scale of the
-whole one (see nn/number_layer.py). The precision of exact values, which fits leave to the biases, is then that of a
-regression whose answers m / s^2 scatter as the pulls do, b = 1 / s^2 - 1, and taken off the biases: it changes nothing
-for the labels that there are, and a label of unknown value is then neither likely nor unlikely for its pulls.
+Rows of numbers use the inner scale of the part of the graph that is fitted; a head uses the scale of the whole graph
+(see nn/number_layer.py). The precision of exact values, which fits absorb into the biases, is then that of a
+regression whose predictions m / s^2 scatter like the pulls, b = 1 / s^2 - 1, and is subtracted from the biases. This
+changes nothing for existing labels, and makes a label of unknown value neither more nor less likely.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from finegraph.nn.number_layer import NumberLayer, before_softplus
 
 
 def with_unseen(rows: Blocks, graph: LabelGraph, seen: Int[Tensor, " label"], strengths: Strengths) -> Blocks:
-    """The rows of a whole graph from those fitted to a part of its fine labels: the others get what the priors expect.
+    """The rows of a whole graph from those of some fine labels: the others get what the priors expect.
 
-    With plain L2 that is 0, so that the parents alone speak; the Laplacian draws them towards their parents.
+    With plain L2 that is 0, so that only the parents count; the Laplacian pulls them towards their parents.
     """
     known, coarse = rows[0][: len(seen)], rows[1] if len(rows) == 2 else rows[0][len(seen) :]
     fine = known.new_zeros(len(graph), known.shape[1])
@@ -50,13 +50,13 @@ def rows_of_head(
     spans: tuple[Span, ...],
     part: LabelGraph | None = None,
 ) -> Blocks:
-    """The rows of a head, of some fine labels only where `seen` says so.
+    """The rows of a head, for all or for some fine labels.
 
     Args:
         head: the head.
-        seen: these fine labels; None for all.
-        spans: those of its features.
-        part: the graph of these labels, where the head has numbers; by default its own graph.
+        seen: the fine labels; None for all.
+        spans: the spans of its features.
+        part: the graph of these labels, if the head has numbers; by default its own graph.
     """
     chosen = slice(None) if seen is None else seen
     weight, bias = head.fine.weight.detach()[chosen], head.fine.bias.detach()[chosen]
@@ -87,12 +87,12 @@ def head_of_rows(
     """The head with these rows.
 
     Args:
-        rows: of the fine labels, the coarse labels and the numbers.
+        rows: the rows of the fine labels, the coarse labels and the numbers.
         graph: the graph of the head.
-        spans: those of its features.
+        spans: the spans of its features.
         bipartite: whether it is a bipartite head.
-        part: the graph that was fitted, whose scale the rows of numbers are for; by default the same.
-        columns: the samples that they were fitted to, where there are numbers.
+        part: the graph that was fitted, whose scale the rows of numbers use; by default the same.
+        columns: the samples that they were fitted to, if there are numbers.
     """
     layers = [span.weights(block) for span, block in zip(spans, rows, strict=True)]
     weight, bias = layers[0]
@@ -123,14 +123,14 @@ def head_of_rows(
 def move_numbers(
     head: BipartiteHead, rows: Blocks, by: BipartiteHead, part: LabelGraph, spans: tuple[Span, ...]
 ) -> None:
-    """Move the numbers of a head, where fits start from it.
+    """Update the numbers of a head after a fit that started from it.
 
     Args:
-        head: the head as it was.
-        rows: all rows as they are now.
-        by: a head of the part whose pulls are those by which the pulls have moved.
+        head: the head before the fit.
+        rows: all rows after the fit.
+        by: a head of the part whose pulls are the changes of the pulls.
         part: the graph that was fitted.
-        spans: those of the features.
+        spans: the spans of the features.
     """
     layer, moved = head.numbers, by.numbers
     assert isinstance(layer, NumberLayer)
@@ -159,7 +159,7 @@ def _put_numbers(
     part: LabelGraph,
     columns: Float[Tensor, "batch column"] | None,
 ) -> Float[Tensor, " fine"]:
-    """Put the rows of numbers into a head; returns what its precisions of exact values take off the biases.
+    """Put the rows of numbers into a head; returns what its precisions of exact values subtract from the biases.
 
     Args:
         head: the head.
@@ -197,7 +197,7 @@ def _number_layer_rows(
     """The rows of the numbers of a head on the scale of a part of its graph, and what precisions take off the biases.
 
     Raises:
-        InputError: its precisions depend on the features, which fits do not.
+        InputError: its precisions depend on the features, which fits do not support.
     """
     if not all(layer.constant_precisions()):
         raise InputError(

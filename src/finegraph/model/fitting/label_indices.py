@@ -1,7 +1,7 @@
-"""From labels as people write them to the indices that fitting needs.
+"""Converting labels as people write them to the indices that fitting needs.
 
-With a graph the labels are names of the graph, and None, or NaN as tables have it, marks what was not observed. Without
-one, any values that scikit-learn takes are classes, and a graph without kinds is made of them.
+With a graph, labels are names of the graph, and None, or NaN as in tables, marks what was not observed. Without
+one, any values that scikit-learn accepts are classes, and they form a graph without kinds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Classes(NamedTuple):
     Attributes:
         names: the classes in sorted order, as scikit-learn wants them.
         graph: the label graph.
-        order: the number of the fine label of each class.
-        targets: the fine label of each sample, -100 where it was not observed.
+        order: the index of the fine label of each class.
+        targets: the fine label of each sample, -100 if not observed.
     """
 
     names: Shaped[NDArray[np.generic], " fine"]
@@ -45,7 +45,7 @@ def classes_of_graph(graph: LabelGraph, labels: Shaped[NDArray[np.object_], " ba
 def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
     """The distinct values as classes, and a graph of them without kinds.
 
-    The fine labels are called like the values; if these cannot all be names, they are called by their number.
+    The fine labels have the values as names, or their numbers if not all values are valid names.
     """
     names, targets = np.unique(labels, return_inverse=True)
     try:
@@ -58,7 +58,7 @@ def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
 def kind_target_indices(
     graph: LabelGraph, kind_targets: Mapping[str, ArrayLike], samples: int
 ) -> dict[str, Int[NDArray[np.int64], " batch"] | Float[NDArray[np.float64], " batch"]]:
-    """Per kind, the labels seen on samples as indices, -100 where none was; per number the measured values, or NaN."""
+    """Per kind the photo labels as indices, -100 if there is none; per number the measured values, or NaN."""
     if not isinstance(kind_targets, Mapping):
         raise InputError(f"kind_targets: expected a mapping from kinds to labels, got {type(kind_targets).__name__}")
     found: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {}
@@ -78,7 +78,7 @@ def kind_target_indices(
 
 
 def _measured(number: Number, values: NDArray[np.object_]) -> NDArray[np.float64]:
-    """Measured values as floats, NaN where there is none. Raises if one is no value of the number."""
+    """Measured values as floats, NaN if there is none. Raises if one is not a valid value of the number."""
     found = np.full(len(values), np.nan)
     for place, value in enumerate(values):
         cell = number_cell(value, number.scale, f"kind_targets[{number.name!r}], sample {place}", number.unit)

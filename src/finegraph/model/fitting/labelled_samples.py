@@ -1,4 +1,4 @@
-"""Samples with a fine label, as the closed form takes them: checked, each once, around 0 and of about size 1."""
+"""Samples with a fine label for the closed form: checked, without duplicates, centred and scaled."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class LabelledSamples:
         features: one row per sample.
         targets: the fine label of each.
         weight: how many samples each counts as.
-        block_sizes: the sizes of the blocks that features consist of, such as those of several networks.
-        views: the features of single views of each sample, which `features` are the mean of, that of a sample as it is
-            asked about first; None if samples have one view.
+        block_sizes: the sizes of the blocks of the features, such as those of several networks.
+        views: the features of single views of each sample, of which `features` are the mean; the view that a model
+            sees when it answers comes first. None if samples have one view.
     """
 
     features: Float[Tensor, "batch feature"]
@@ -40,7 +40,7 @@ class LabelledSamples:
         return len(self.targets)
 
     def rows(self, rows: Shaped[Tensor, " row"] | slice) -> LabelledSamples:
-        """Some of the samples, by a mask, by numbers or by a slice."""
+        """Some of the samples, by a mask, by indices or by a slice."""
         views = None if self.views is None else self.views[rows]
         return replace(
             self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows], views=views
@@ -48,13 +48,13 @@ class LabelledSamples:
 
     @property
     def asked(self) -> Float[Tensor, "batch feature"]:
-        """Features as they are when a sample is asked about: those of the first view."""
+        """The features that a model sees when it answers: those of the first view."""
         return self.features if self.views is None else self.views[:, 0]
 
     def axes(self, covariance: Covariance) -> BlockAxes:
-        """The axes along which their features scatter; those of all single views, if there are several.
+        """The axes of the scatter of their features; of all single views, if there are several.
 
-        What one photo differs by from view to view tells nothing about its class, so it is scatter, too.
+        Differences between views of one photo say nothing about its class, so they are scatter too.
         """
         if self.views is None:
             return block_axes_of(self.features, self.targets, self.weight, covariance, self.block_sizes)
@@ -71,7 +71,7 @@ def usable_samples(
     block_sizes: tuple[int, ...],
     views: Shaped[Tensor, " ..."] | None = None,
 ) -> LabelledSamples:
-    """The samples that say something about class means. Raises if there are none, or features are not finite."""
+    """The samples with a fine label and a weight. Raises if there are none, or if features are not finite."""
     weight = torch.ones(len(features)) if sample_weight is None else sample_weight
     if views is not None and (views.ndim != 3 or (len(views), views.shape[2]) != tuple(features.shape)):
         raise ShapeError(
@@ -91,7 +91,7 @@ def usable_samples(
 
 
 def without_copies(samples: LabelledSamples) -> LabelledSamples:
-    """Each sample once: copies are one sample of more weight, so that none can be held out while another stays."""
+    """Merge copies into one sample of more weight, so that none can be held out while another stays."""
     keys = np.stack([_fingerprints(samples.features.numpy()), samples.targets.numpy()], axis=1)
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     if len(first) == len(samples):
@@ -102,18 +102,18 @@ def without_copies(samples: LabelledSamples) -> LabelledSamples:
 
 
 def _fingerprints(features: np.ndarray) -> np.ndarray:
-    """A number for each row that no other row has, but by a chance of one in 10^19."""
+    """A hash for each row; two rows collide with a probability of about 1 in 10^19."""
     words = np.ascontiguousarray(features).view(np.int32 if features.dtype == np.float32 else np.int64)
     factors = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, words.shape[1], dtype=np.int64) | 1
     parts = [words[start : start + _CHUNK].astype(np.int64) for start in range(0, len(words), _CHUNK)]
-    with np.errstate(over="ignore"):  # sums are meant to wrap around
+    with np.errstate(over="ignore"):  # sums wrap around on purpose
         return np.concatenate([(part * factors).sum(axis=1) for part in parts])
 
 
 def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Float[Tensor, " feature"], float]:
-    """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size.
+    """Centre and scale the features, so that no square overflows or underflows; also return mean and size.
 
-    Samples are put into an order of their own, so that the one they came in changes nothing.
+    Samples are sorted, so that their given order changes nothing.
     """
     shift = (samples.weight / samples.weight.sum()) @ samples.features.double()
     centred = samples.features.double() - shift

@@ -1,9 +1,9 @@
 """Full-batch minimisation: limited-memory BFGS with a line search that survives rounding.
 
-The caller hands in coordinates that are already scaled; here are only the two classical parts. The direction comes from
+The caller passes coordinates that are already scaled. The two parts are classical. The direction comes from
 the last few steps by the two-loop recursion. The step must lower the value enough and leave a flatter slope (the strong
-Wolfe conditions), which keeps the curvature positive also where the function is not convex. Close to a minimum,
-differences of values drown in rounding; there the slopes decide instead (the approximate Wolfe condition of Hager and
+Wolfe conditions), which keeps the curvature positive even if the function is not convex. Close to a minimum,
+differences of values are lost in rounding; there, slopes decide instead (the approximate Wolfe condition of Hager and
 Zhang). Everything is deterministic.
 
 Cost: one evaluation per step, rarely two, and `MEMORY` pairs of tensors of the size of the point.
@@ -26,18 +26,18 @@ _DECREASE, _FLATTER, _MUCH_FLATTER = 1e-4, 0.9, 0.1
 """The constants of the Wolfe conditions: share of the promised decrease, and of the slope that may remain."""
 _MAX_TRIALS = 30
 _ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-14}
-"""Relative differences of values below this say nothing."""
+"""Smaller relative differences of values are rounding."""
 
 ValueAndGrad = Callable[[Float[Tensor, " number"]], tuple[float, Float[Tensor, " number"]]]
 
 
 class Minimum(NamedTuple):
-    """Where a minimisation ended.
+    """The result of a minimisation.
 
     Attributes:
         point: the last point.
         value: the value there.
-        iterations: how many steps were taken.
+        iterations: the number of steps.
         converged: whether the value is within the tolerance.
     """
 
@@ -62,9 +62,9 @@ def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, toleran
     Args:
         function: the value and the gradient at a point.
         start: where to begin.
-        tolerance: how far above the minimum the value may be, as a share of it. The distance is estimated by half the
-            square of the gradient, which it cannot exceed where the second derivative is at least 1.
-        max_iter: how many steps to take at the most.
+        tolerance: how far above the minimum the value may be, relative to it. The distance is estimated by half the
+            square of the gradient, which is an upper bound if the second derivative is at least 1.
+        max_iter: the maximum number of steps.
     """
     point = start
     value, grad = function(point)
@@ -86,7 +86,7 @@ def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, toleran
 
 
 def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tensor, float]]) -> _Place | None:
-    """The next point; None if no step lowers the value any more, not even straight down the gradient."""
+    """The next point; None if no step lowers the value any more, not even along the gradient."""
     for attempt in ("remembered", "steepest"):
         if attempt == "steepest":
             if not pairs:
@@ -94,7 +94,7 @@ def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tenso
             pairs.clear()
         direction = _direction(here.grad, pairs)
         slope = _dot(here.grad, direction)
-        # Without a memory the length of the gradient means nothing: search along it carefully, from a step of length 1.
+        # Without memory the length of the gradient means nothing: search along it carefully, from a step of length 1.
         flatter, length = (_FLATTER, 1.0) if pairs else (_MUCH_FLATTER, min(1.0, 1.0 / float(direction.norm())))
         if slope < 0 and (place := _line_search(function, here._replace(slope=slope), direction, length, flatter)):
             return place
@@ -137,7 +137,7 @@ def _line_search(
 
 
 def _lower(here: _Place, value: float, slope: float, length: float, dtype: torch.dtype) -> bool:
-    """Whether the value is low enough, or as good as equal with a slope that proves the decrease."""
+    """Whether the value is low enough, or equal up to rounding with a slope that proves the decrease."""
     if not (math.isfinite(value) and math.isfinite(slope)):
         return False
     if value <= here.value + _DECREASE * length * here.slope:
@@ -147,7 +147,7 @@ def _lower(here: _Place, value: float, slope: float, length: float, dtype: torch
 
 
 def _next_length(low: float, high: float, low_slope: float, slope: float) -> float:
-    """A longer step while no upper end is known, else one inside the bracket, where the slopes say if they can."""
+    """A longer step while no upper end is known, else one inside the bracket, by the slopes if possible."""
     if high == math.inf:
         return low * 4
     width = high - low

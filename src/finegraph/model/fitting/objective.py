@@ -1,14 +1,14 @@
-"""What is minimised: the mean joint loss of the samples plus the priors, as a function of all weight rows.
+"""The objective: the mean joint loss of the samples plus the priors, as a function of all weight rows.
 
     F(U) = sum_n weight_n L(x_n, y_n; J V) + 1/2 trace((r U)' P (r U)),   V = C + r U      r, J, P: see rows.py
 
-The weights sum to 1. C, the centre, is what the priors draw to: 0, or the rows of another head. The last column of V
-belongs to the biases, which no prior touches. The loss and its gradient for the scores come from `joint_loss`, in
-closed form; what remains are two matrix products with the features, the same two that plain softmax needs when all
-kinds fold. Samples are taken some at a time, so that memory does not grow with samples times labels.
+The weights sum to 1. C, the centre, is where the priors pull to: 0, or the rows of another head. The last column of V
+belongs to the biases, which have no prior. The loss and its gradient for the scores come from `joint_loss`, in
+closed form; what remains are two matrix products with the features, the same two as in plain softmax if all
+kinds fold. Samples are processed in chunks, so that memory does not grow with samples times labels.
 
-If coarse labels have features of their own, V is in two blocks, each with its own columns, and scores are the sum of
-what both say. U is then one long vector, so that whoever minimises need not know.
+If coarse labels have features of their own, V has two blocks, each with its own columns, and scores are the sum of
+both. U is then one long vector, so that the minimiser need not know.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Objective:
         Args:
             graph: the label graph.
             rows: the matrices of the graph.
-            samples: what to fit.
+            samples: the samples to fit.
             kind_weights: for each kind and number the weight of its term in the loss.
-            centre: the rows C that the priors draw to; 0 by default.
+            centre: the rows C that the priors pull to; 0 by default.
         """
-        # A kind without scores of its own and without a term in the loss would only cost time; so would a number.
+        # A kind or number without scores of its own and without a term in the loss would only cost time.
         names = [name for name in (*graph.kinds, *graph.numbers) if kind_weights[name] > 0 or name in rows.unfolded]
         self._graph = graph if len(names) == len(graph.kinds) + len(graph.numbers) else graph.only(names)
         self._kind_weights = {name: kind_weights[name] for name in names} or None
@@ -121,13 +121,13 @@ class Objective:
         coarse = {name: columns for name, columns in own.items() if name not in self._graph.numbers}
         numbers = None
         if len(coarse) < len(own):
-            # Numbers of exact values are in the fine scores already.
+            # Numbers with exact values are already in the fine scores.
             zeros = scores.new_zeros(len(scores), 2)
             both = [potential(own[name]) if name in own else zeros for name in self._graph.numbers]
             numbers = torch.stack(both, dim=1)
         posterior = Posterior(self._graph, fine, coarse, number_scores=numbers)
         loss = joint_loss(posterior, samples.target, samples.kind_targets, self._kind_weights, reduction="none")
-        # A gradient handed to autograd would be compared with `loss` symbolically, for which it loads a large library.
+        # Passing a gradient to autograd would make it compare shapes symbolically, which loads a large library.
         (grad,) = torch.autograd.grad((loss * samples.weight).sum(), scores)
         return float(loss.detach().double() @ samples.weight.double()), grad
 

@@ -1,17 +1,17 @@
-"""The strengths of the closed form, chosen by samples that are held out.
+"""The strengths of the closed form, chosen on held-out samples.
 
     covariance   `within` classes if any class has two samples; otherwise `total`
-    shrinkage    the mean under a prior, which falls with the samples of a class, and under what held-out samples say. A
-                 weak preference moves it little, and it never jumps
+    shrinkage    the mean under a prior, which falls with the samples of a class, and the likelihood of held-out
+                 samples; a weak preference moves it little, and it never jumps
     noise        how far held-out samples are from the mean of their class
-    variances    those under which the class means are most likely (class_means.py); they weigh the graph
-    sharpness    what scores are multiplied by, so that probabilities are true: features are far from independent
+    variances    the most likely ones for the class means (class_means.py); they weight the graph
+    sharpness    a factor of the scores that calibrates probabilities: features are far from independent
     doubt        how much less the scores of a sample are believed the larger their lead: with one sharpness for all,
                  answers with a small lead are too careful and those with a large lead too sure
-    share        how much of what features say of values (value_pulls.py) is added to the scores
+    share        how much of the regressions of values (value_pulls.py) is added to the scores
 
-Photos to come differ more from those in hand than these do among each other. So samples of a class that look alike are
-held out together (alike_folds.py); and as far as samples are held out alone, as in classes of two, the sharpness is
+Future photos differ more from the given ones than these do among each other. So similar samples of a class are
+held out together (alike_folds.py). As far as samples are held out alone, as in classes of two, the sharpness is
 taken at the lower end of its standard error.
 
 Validation samples, if there are any, are judged beside the held-out ones, by the means of all training samples. So they
@@ -60,17 +60,17 @@ SHRINKAGE_FACTOR = 1.5
 factor around it that is one standard deviation. With 5 photos it is 3, which suited birds, cars, groceries and drawn
 dishes alike; groceries with 20 and 33 photos and dishes with 15 did best with as much less."""
 SHRINKAGE_MULTIPLES = (0.1, 1.0 / 3.0, 1.0, 3.0)
-"""What is tried, as multiples of the centre of the prior."""
+"""The candidates, as multiples of the centre of the prior."""
 LIKELIHOOD_DOUBT = 0.1
-"""How much of a difference in mean log likelihood between shrinkages says nothing, however many samples were held out:
-they were drawn like the others, and photos to come are not."""
+"""A difference in mean log likelihood between shrinkages that is insignificant, however many samples were held out:
+they were drawn like the others, and future photos are not."""
 SINGLE_SHRINKAGE = 10.0
 SINGLE_NOISE = 0.9
 """If no class has two samples: the shrinkage of the total covariance, and the share of noise in scaled features."""
 SINGLE_FACTOR = 1.1
-"""How much sharper samples of a class are told from others than those of classes with the same parents. The middle of
-what made answers right as often as they say, for groceries and drawn dishes with one and three views: 0.85 to 1.3. The
-likelihood asks for 1.05 to 1.4 there; with 1.3 answers were too sure by 4 points in the mean."""
+"""How much sharper samples of known classes are than those of held-out classes, judged by their parents. The middle of
+what calibrated the answers for groceries and drawn dishes with one and three views: 0.85 to 1.3. The
+likelihood favours 1.05 to 1.4 there; with 1.3 answers were too sure by 4 points on average."""
 PRIOR_SLOPE, PRIOR_SLOPE_SPREAD, MAX_SLOPE = 0.3, 0.15, 0.48
 """The prior on the doubt, as the slope of the log factor of scores over the log lead at the usual lead, and the largest
 that is tried; 0 is no doubt, 0.5 would be the root of the lead. Held-out samples of groceries and drawn dishes ask for
@@ -79,29 +79,29 @@ SINGLE_LEAD = 1.25
 """How much larger the lead of samples is than that of samples whose whole class is held out: 1.2 and 1.3 on the
 validation photos of groceries and drawn dishes."""
 PRIOR_SHARE, PRIOR_SHARE_SPREAD = 0.15, 0.1
-"""The prior on how much of what features say of values is taken, and what is taken if no class has two samples. Shares
+"""The prior on the share of the regressions of values, and the share if no class has two samples. Shares
 of 0.05 to 0.3 suited the validation photos of drawn dishes with 1, 2, 3 and all photos of each class."""
 PRIOR_DIRECTIONS: dict[Covariance, float] = {"within": 30.0, "total": 160.0}
 PRIOR_DIRECTIONS_FACTOR = 4.0
-"""How many directions of scaled features are as good as independent: the centre and one standard deviation."""
+"""The number of effectively independent directions of scaled features: centre and standard deviation of its prior."""
 MAX_SELECTION_LABELS = 512
 MAX_SELECTION_SAMPLES = 4096
 MAX_SELECTION_PHOTOS = 64
-"""How many fine labels, samples in all, and samples of a fine label strengths are chosen by at the most."""
+"""The maximum numbers of fine labels, of samples, and of samples per fine label used to choose strengths."""
 
 _MIN_NOISE = 1e-6
-"""If all samples of each class are the same; the variance of scaled features is 1."""
+"""Used if all samples of each class are the same; the variance of scaled features is 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeStrengths:
-    """What class means are fitted with.
+    """The strengths that class means are fitted with.
 
     Attributes:
-        covariance: around which means features were whitened.
-        shrinkage: of that covariance.
-        variances: how far class means are spread by each kind, by their own, and by noise.
-        sharpness: what scores of the usual lead are multiplied by; 1 / noise if all directions of the features were
+        covariance: which covariance features are whitened by.
+        shrinkage: the shrinkage of that covariance.
+        variances: the variances of class means: of each kind, of the class itself, and of noise.
+        sharpness: the factor of scores with the usual lead; 1 / noise if all directions of the features were
             independent.
         held_out: how many of the samples themselves the sharpness was chosen by; validation samples are not counted.
         log_likelihood: the mean log probability of the fine labels of all samples that judged, or of their coarse
@@ -123,7 +123,7 @@ class PrototypeStrengths:
 
     @property
     def factor(self) -> float:
-        """What scores are multiplied by before they are doubted."""
+        """The factor of scores before the doubt."""
         return self.sharpness * self.gain
 
     def without_doubt(self) -> PrototypeStrengths:
@@ -132,7 +132,7 @@ class PrototypeStrengths:
 
 
 def doubted(scores: Float[Tensor, "batch fine"], doubt: float) -> Float[Tensor, "batch fine"]:
-    """Joint scores as a head with a doubt has them; see `Posterior.doubted`."""
+    """Joint scores under a doubt; see `Posterior.doubted`."""
     return scores * torch.rsqrt(1.0 + doubt * _leads(scores))[:, None] if doubt else scores
 
 
@@ -153,10 +153,10 @@ def choose_strengths(
     """Choose all strengths.
 
     Args:
-        samples: what class means are to be fitted to.
+        samples: the samples that class means will be fitted to.
         graph: the label graph.
         kinds: the kinds that class means depend on.
-        shrinkage: that of the covariance; None to have it chosen.
+        shrinkage: the shrinkage of the covariance; None to choose it.
         numbers: the numbers that class means depend on. With some there is no doubt: the score of a label with an
             extreme value, such as one that is taught later, would change the lead of every photo.
         doubt: whether there may be one.
@@ -180,7 +180,7 @@ def choose_strengths(
 def held_out_log_probs(
     samples: LabelledSamples, graph: LabelGraph, strengths: PrototypeStrengths, folds: Sequence[TensorFold]
 ) -> list[Float[Tensor, " _"]]:
-    """For each fold the log probabilities of held-out fine labels, with class means of the samples that stay."""
+    """For each fold, the log probabilities of the held-out fine labels under class means of the other samples."""
     links, found = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers)), []
     names = tuple(name for name in value_names(graph) if name in links.names and strengths.share)
     columns = value_columns(graph, names)
@@ -248,7 +248,7 @@ def _by_held_out_samples(
 def _by_held_out_classes(
     samples: LabelledSamples, links: Links, shrinkage: float, *, doubt: bool
 ) -> PrototypeStrengths:
-    """What suits held-out classes, of which other classes tell the coarse labels."""
+    """Choose strengths on held-out classes, by the coarse labels they share with others."""
     whole = _Whole.of(samples, "total")
     variances = whole.variances(links, shrinkage, SINGLE_NOISE, None)
     known = {kind: samples.targets[links.unknown[kind][samples.targets] == 0] for kind in links.kinds}
@@ -296,7 +296,7 @@ def _alone(parts: Sequence[_Fold], judged: int) -> float:
     return sum(float((torch.bincount(one)[one] == 1).double().sum()) for one in targets) / judged
 
 
-# ---- one shrinkage --------------------------------------------------------------------------------------------------
+# ---- one shrinkage ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class _Whole:
         return _Fold(self.axes, self.samples, self.places, others, own, own)
 
     def variances(self, links: Links, shrinkage: float, noise: float, start: Variances | None) -> Variances:
-        """The variances under which the class means are most likely."""
+        """The most likely variances of the class means."""
         found = _statistics(self.axes.white(self.places, shrinkage), self.samples, links.fine_count)
         count = self.axes.feature_count
         return fit_variances(links, found.counts, found.means(), noise=noise, features=count, start=start)
@@ -345,11 +345,11 @@ class _Fold:
         return cls(axes, kept, axes.coordinates(kept.features), held, own, asked)
 
     def statistics(self, shrinkage: float, fine_count: int) -> ClassSums:
-        """Those of the samples that stay."""
+        """The statistics of the samples that stay."""
         return _statistics(self.axes.white(self.kept, shrinkage), self.kept_samples, fine_count)
 
     def noise(self, shrinkage: float, fine_count: int) -> tuple[float, float]:
-        """The summed squared distance of held-out samples to their class means, and what noise of 1 would give.
+        """The summed squared distance of held-out samples to their class means, and its expectation for noise 1.
 
         The distance to the mean of n others has the variance noise (1 + 1 / n).
         """
@@ -369,7 +369,7 @@ class _Fold:
     def pulls(
         self, names: tuple[str, ...], columns: Float[Tensor, "fine number"], strengths: PrototypeStrengths
     ) -> Float[Tensor, "held fine"]:
-        """What features say of values, for held-out samples."""
+        """The scores of the regressions of values, for held-out samples."""
         found, noise = self.statistics(strengths.shrinkage, len(columns)), strengths.variances.noise
         fitted = fit_pulls(names, columns, found.counts, found.means(), noise)
         return fitted.scores(self.axes.white(self.asked, strengths.shrinkage), columns)
@@ -377,7 +377,7 @@ class _Fold:
 
 @dataclass(frozen=True)
 class _Trial:
-    """How a shrinkage did on held-out samples."""
+    """The result of one shrinkage on held-out samples."""
 
     shrinkage: float
     variances: Variances
@@ -417,7 +417,7 @@ def _try_shrinkage(
     centre = _prior_sharpness(whole.covariance, whole.axes.feature_count, noise)
     held, chosen = _Held(scores, targets, weight, log_likelihood), _Doubt()
     found = _sharpness(held, chosen, centre, 1.0 / noise)
-    if doubt:  # at the usual lead it changes nothing, so that one turn suffices
+    if doubt:  # it changes nothing at the usual lead, so one round is enough
         chosen = _doubt(held, found.value)
         found = _sharpness(held, chosen, centre, 1.0 / noise)
     return _Trial(
@@ -434,7 +434,7 @@ def _prior_shrinkage(samples: LabelledSamples) -> float:
 def _likely_shrinkage(trials: Sequence[_Trial], centre: float) -> float:
     """The geometric mean of the shrinkages, weighted by the prior and by how likely they make held-out samples.
 
-    A mean log likelihood that is one standard error below the best, or `LIKELIHOOD_DOUBT` where that is more, counts as
+    A mean log likelihood one standard error (at least `LIKELIHOOD_DOUBT`) below the best counts as
     one standard deviation away.
     """
     best = max(trials, key=lambda trial: trial.log_likelihood)
@@ -446,14 +446,14 @@ def _likely_shrinkage(trials: Sequence[_Trial], centre: float) -> float:
     return math.exp(float(weight @ places))
 
 
-# ---- sharpness and doubt --------------------------------------------------------------------------------------------
+# ---- sharpness and doubt ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Held:
     """Held-out samples: scores before the sharpness, fine labels, weights, and the log likelihood of joint scores.
 
-    Samples of a class are much alike, so errors are those of classes.
+    Samples of a class are correlated, so standard errors are computed over classes.
     """
 
     scores: Float[Tensor, "batch fine"]
@@ -490,7 +490,7 @@ class _Doubt:
 
 
 def _doubt(held: _Held, sharpness: float) -> _Doubt:
-    """The doubt that suits held-out samples at a sharpness, under a prior on the slope at the usual lead."""
+    """The doubt that suits held-out samples best at a sharpness, under a prior on the slope at the usual lead."""
     lead = float(held.weight @ _leads(held.scores) / held.weight.sum())
     if not lead > 0.0:
         return _Doubt()
@@ -526,9 +526,9 @@ def _sharpness(held: _Held, doubt: _Doubt, centre: float, highest: float) -> _Sh
 
     Args:
         held: the samples.
-        doubt: that of their scores.
-        centre: where the prior is.
-        highest: no sharpness above this is believed: it is what independent directions say.
+        doubt: the doubt of their scores.
+        centre: the centre of the prior.
+        highest: the largest sharpness allowed: that of independent directions.
     """
     precision, weight, targets = math.log(PRIOR_DIRECTIONS_FACTOR) ** -2, held.weight, held.targets
 
@@ -578,7 +578,7 @@ def _statistics(white: Tensor, samples: LabelledSamples, fine_count: int) -> Cla
     return ClassSums.empty(fine_count, white.shape[1]).add(white, samples.targets, samples.weight)
 
 
-# ---- which samples to choose by -------------------------------------------------------------------------------------
+# ---- samples for the choice ------------------------------------------------------------------------------------------
 
 
 def select_samples(
@@ -614,7 +614,7 @@ def select_samples(
 
 
 def _families(graph: LabelGraph, seen: Tensor, count: int) -> Tensor:
-    """So many fine labels, siblings together: without siblings nothing tells what a kind is worth."""
+    """A number of fine labels, siblings together: without siblings the variance of a kind cannot be estimated."""
     order = torch.randperm(len(graph), generator=torch.Generator().manual_seed(0))
     rank = order.double()
     if graph.kinds:
@@ -626,7 +626,7 @@ def _families(graph: LabelGraph, seen: Tensor, count: int) -> Tensor:
 
 
 def _evenly(targets: Tensor, count: int) -> Tensor:
-    """At most so many samples of each label, in order."""
+    """At most `count` samples of each label, in order."""
     order = torch.argsort(targets, stable=True)
     ordered = targets[order]
     first = torch.searchsorted(ordered, ordered)

@@ -2,16 +2,16 @@
 
     z       = scaled features                     whitened by the shrunk covariance, of one length (whitening.py)
     z | i   ~ N(mean_i, noise I)                  mean_i = mu_0 + effects of its parents + its own (class_means.py)
-    score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness: one number that makes the probabilities true; with
-                                                  many samples means are brought to one length (`score_factors`)
+    score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness, calibrates the probabilities; with
+                                                  many samples means are rescaled to one length (`score_factors`)
     scores / sqrt(1 + doubt * lead)               the larger the lead of a photo, the less of it is believed; the doubt
                                                   is one number of the head (`Posterior.doubted`)
 
-The scores split into parts of kinds and of fine labels: they are a `BipartiteHead` on z, and everything that a
-posterior answers works as ever. There is no descent and there are no learning rates. Nothing has to be set: all
-strengths are chosen by held-out samples and by the likelihood of the class means (prototype_strengths.py).
+The scores split into parts of kinds and of fine labels, so they are a `BipartiteHead` on z, and everything that a
+posterior offers works as usual. There is no descent and no learning rate. Nothing needs to be set: all
+strengths are chosen on held-out samples and by the likelihood of the class means (prototype_strengths.py).
 
-Afterwards a photo or a label more is an update of counts and sums (model/teaching/).
+Adding a photo or a label later is an update of counts and sums (model/teaching/).
 
 Cost: an eigenvalue problem of the smaller of samples and features per fold, then a few products per shrinkage; beyond
 that, linear in samples and fine labels.
@@ -53,14 +53,14 @@ _CHUNK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings:
-    """What is to be fitted; everything else is chosen by the data."""
+    """What to fit; everything else is chosen by the data."""
 
     head: Literal["bipartite", "softmax"] = "bipartite"
-    """Which head; the class means of a softmax head do not depend on the graph."""
+    """The type of head; the class means of a softmax head do not depend on the graph."""
     graph: bool = True
-    """Whether class means depend on the label graph. Kinds that say nothing get a variance of about 0."""
+    """Whether class means depend on the label graph. Uninformative kinds get a variance of about 0."""
     shrinkage: float | None = None
-    """That of the covariance, as a multiple of its mean eigenvalue; by default chosen by held-out samples."""
+    """The shrinkage of the covariance, as a multiple of its mean eigenvalue; by default chosen on held-out samples."""
     doubt: bool = True
     """Whether the head may have a doubt, which held-out samples choose. Where class means depend on numbers it has
     none."""
@@ -85,12 +85,12 @@ class PrototypeFit:
     """A fitted head, the step in front of it, and what was chosen.
 
     Attributes:
-        scaling: brings features to the form that the head takes.
+        scaling: transforms features for the head.
         head: the head on scaled features.
-        strengths: what the class means were fitted with.
-        pulls: what features say of values by themselves; None if that takes no part.
-        potentials: how photos differ in their values from their classes, by values measured on them; None if nothing
-            is known of that.
+        strengths: the strengths of the fit.
+        pulls: the regressions of values on features; None if they are not used.
+        potentials: how the values of photos differ from those of their classes, from measured values; None if nothing
+            is known about that.
     """
 
     scaling: Scaling
@@ -101,27 +101,27 @@ class PrototypeFit:
 
     @property
     def covariance(self) -> Covariance:
-        """Around which means features were whitened."""
+        """Which covariance features are whitened by."""
         return self.strengths.covariance
 
     @property
     def shrinkage(self) -> float:
-        """Of that covariance."""
+        """The shrinkage of that covariance."""
         return self.strengths.shrinkage
 
     @property
     def variances(self) -> Variances:
-        """How far class means are spread by each kind, by their own, and by noise."""
+        """The variances of class means: of each kind, of the class itself, and of noise."""
         return self.strengths.variances
 
     @property
     def temperature(self) -> float:
-        """What scores of fully independent directions were divided by."""
+        """The temperature relative to fully independent directions."""
         return 1.0 / (self.strengths.sharpness * self.strengths.variances.noise)
 
     @property
     def held_out(self) -> int:
-        """How many samples the choice was made by; 0 if none could be held out."""
+        """How many samples the choice was made on; 0 if none could be held out."""
         return self.strengths.held_out
 
     @property
@@ -147,21 +147,21 @@ def fit_prototypes(
 
     Args:
         features: one row per sample.
-        targets: the fine label of each sample. Samples whose label was not observed (-100) take no part: they say
+        targets: the fine label of each sample. Samples whose label was not observed (-100) are ignored: they say
             nothing about class means.
-        graph: the label graph. Fine labels without a sample get the mean that their parents give.
-        settings: what to fit; the defaults of `PrototypeSettings` if nothing is given.
+        graph: the label graph. Fine labels without samples get their mean from their parents.
+        settings: what to fit; by default `PrototypeSettings()`.
         sample_weight: how many samples each counts as.
-        block_sizes: the sizes of the blocks that features consist of, such as those of several networks; each is
+        block_sizes: the sizes of the blocks of the features, such as those of several networks; each is
             whitened on its own. By default one block.
-        strengths: those of an earlier fit; by default they are chosen.
-        views: the features of single views of each sample, whose mean `features` are. The first is what a model sees
-            when it is asked, so held-out samples are judged by it; all of them tell how features scatter.
-        measured: for some numbers the value measured on each sample, in the user's unit, NaN where none was. They tell
-            how samples differ from their class, if any class has two; of a number whose values are all exact, nothing
-            can differ.
-        val: the features and fine labels of validation samples, by which strengths are chosen too; features of one
-            view, as when a model is asked.
+        strengths: the strengths of an earlier fit; by default they are chosen.
+        views: the features of single views of each sample; `features` are their mean. The first is what a model sees
+            when it answers, so held-out samples are judged by it; all views count for the scatter.
+        measured: for some numbers the value measured on each sample, in the user's unit, NaN if none. They show
+            how samples differ from their class, if any class has two. Values that are all exact leave nothing
+            to learn.
+        val: the features and fine labels of validation samples, on which strengths are also chosen; features of one
+            view, as when a model answers.
 
     Raises:
         InputError: there is no sample with a fine label, or features are not finite.
@@ -270,10 +270,10 @@ def _in_features(effects: Effects, axes: BlockAxes) -> Effects:
 def _head(
     graph: LabelGraph, name: str, links: Links, effects: Effects, counts: Float[Tensor, " fine"], sharpness: float
 ) -> BipartiteHead | SoftmaxHead:
-    """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
+    """The head with these effects. Effects of kinds that are not linear in their rows go to the fine labels."""
     means = class_means(links, effects)
     factors, bias = score_factors(means, counts)
-    with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
+    with torch.random.fork_rng(devices=[]):  # new layers draw weights; the caller's generator must not advance
         head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}
     fine = effects.fine + (factors - 1.0)[:, None] * means

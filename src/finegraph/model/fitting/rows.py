@@ -1,21 +1,21 @@
 """All weight rows of a head on top of each other, V: those of the fine labels, then of the coarse labels of every kind.
 
-Two sparse matrices say what fitting needs to know of the label graph, and a vector makes it quick:
+Two sparse matrices hold what fitting needs of the label graph, and a vector of scales speeds it up:
 
     scores   J   score rows = J V.  A kind in which every fine label has one known parent is added into the fine rows
                  here (folding), so that it costs nothing per sample; the rows of other kinds pass through
     prior    P   -log prior = 1/2 trace(V' P V): plain L2 on fine and on coarse rows, and the Laplacian of the graph
-    scale    r   V = r U.  In U the prior of each row is about 1/2 |u|^2, and this, rather than the curvature of the
-                 loss, which nearly vanishes when the samples are fitted well, is what shapes the minimum
+    scale    r   V = r U.  In U the prior of each row is about 1/2 |u|^2. The prior, rather than the curvature of the
+                 loss, which nearly vanishes when the samples are fitted well, shapes the minimum
 
-Each score is a sum over many kinds, so steps that are alike in V would move it far too much; in U they do not.
+Each score is a sum over many kinds, so equal steps in V would change it far too much; in U they do not.
 
-Numbers have rows behind those of the coarse labels: one of the pull and, with spreads or unknown values, one of the
-precision, the same for all samples, as it is before softplus. The pull of a number of exact values folds, too: a fine
-label of value v gets v times its row. What its precision would say is left to the biases of the fine labels.
+Numbers have rows after those of the coarse labels: one for the pull and, with spreads or unknown values, one for the
+precision before softplus, which is the same for all samples. The pull of a number with exact values folds too: a fine
+label of value v gets v times its row. The effect of its precision is absorbed by the biases of the fine labels.
 
-If coarse labels have features of their own, fine and coarse rows do not stack: they are two blocks with a piece of
-each matrix, and a score is the sum of what both give. Cost: linear in the edges of the graph.
+If coarse labels have features of their own, fine and coarse rows do not stack: they form two blocks with a piece of
+each matrix, and a score is the sum of both. Cost: linear in the edges of the graph.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from torch import Tensor
 
 from finegraph.graph import Kind, LabelGraph
 
-_CURVED = 1e-3
-"""The share of the loss's curvature at V = 0 that is counted with the prior; it matters where the prior is weak."""
+_CURVATURE_SHARE = 1e-3
+"""The share of the loss's curvature at V = 0 that is added to the prior; it matters if the prior is weak."""
 
 Blocks = tuple[Float[Tensor, "_ _"], ...]
 """The rows V: all of them in one matrix, or those of fine and of coarse labels in two."""
 
 
 class Strengths(NamedTuple):
-    """How strong the priors are: plain L2 on the fine and on the coarse rows, and the Laplacian."""
+    """The strengths of the priors: plain L2 on the fine and on the coarse rows, and the Laplacian."""
 
     fine: float
     coarse: float
@@ -90,7 +90,7 @@ class _Entries(NamedTuple):
     value: NDArray[np.float64]
 
     def piece(self, rows: slice, columns: slice) -> _Entries:
-        """Those in some rows and columns, counted from there."""
+        """The entries in some rows and columns, with indices relative to these."""
         inside = (rows.start <= self.row) & (self.row < rows.stop)
         inside &= (columns.start <= self.column) & (self.column < columns.stop)
         return _Entries(self.row[inside] - rows.start, self.column[inside] - columns.start, self.value[inside])
@@ -109,9 +109,9 @@ def rows_of(
     Args:
         graph: the label graph.
         kinds: the kinds with scores of their own: all for a bipartite head, none for softmax.
-        strengths: how strong the priors are.
+        strengths: the strengths of the priors.
         variances: the mean variance of a column of the features; a second number if coarse labels have their own.
-        like: a tensor of the number format, and on the device, to use.
+        like: a tensor with the dtype and device to use.
         numbers: the numbers with scores of their own, all for a bipartite head and none for softmax, and whether all
             their values are known and exact; see `exact_numbers`.
     """
@@ -126,9 +126,9 @@ def rows_of(
     parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     curvature = _curvature(chosen, total, starts, fine)
     for part, variance in zip(parts, variances, strict=True):
-        curvature[part] *= _CURVED * variance / fine
+        curvature[part] *= _CURVATURE_SHARE * variance / fine
     size = _diagonal(prior, total) + curvature
-    # A row that neither the prior nor the loss touches, such as that of a label without children, stays at 0.
+    # A row that affects neither prior nor loss, such as that of a label without children, stays at 0.
     scale = torch.from_numpy(np.where(size > 0, 1 / np.sqrt(np.where(size > 0, size, 1.0)), 0.0)).to(like)
     blocks = []
     for part in parts:
@@ -150,9 +150,9 @@ def exact_numbers(graph: LabelGraph) -> dict[str, bool]:
 
 
 def number_rows(numbers: Mapping[str, bool]) -> dict[str, range]:
-    """The rows of numbers, counted from the first: that of the pull and, unless all is exact, of the precision.
+    """The rows of numbers, counted from the first: the pull and, unless all values are exact, the precision.
 
-    Those of exact values come first, so that the other rows stand as their score rows do.
+    Numbers with exact values come first, so that the other rows have the order of their score rows.
     """
     found: dict[str, range] = {}
     start = 0
@@ -232,7 +232,7 @@ def _diagonal(entries: _Entries, size: int) -> NDArray[np.float64]:
 
 
 def _sparse(entries: _Entries, rows: slice, columns: slice, like: Tensor) -> Tensor:
-    """A sparse matrix of so many rows and columns; entries at the same place are summed."""
+    """The sparse matrix of some rows and columns; entries at the same place are summed."""
     shape = (rows.stop - rows.start, columns.stop - columns.start)
     place = torch.from_numpy(np.stack([entries.row, entries.column]))
     value = torch.from_numpy(entries.value)

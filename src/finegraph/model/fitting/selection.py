@@ -1,16 +1,16 @@
-"""Choose strengths by held-out samples: the settings under which their fine labels are most likely.
+"""Choose strengths on held-out samples: the settings under which their fine labels are most likely.
 
 Settings of a grid are fitted on each training part along a path from the strongest prior to the weakest, each fit
 starting where the last one ended. The score of a setting is the mean log probability of the fine label over all
 held-out samples; the first of equal settings wins, and the strongest prior comes first.
 
-Hopeless settings are not gone on with: one that is behind the best so far by far more than chance is not fitted to the
-folds that are left, and a path is left where weaker priors have begun to do so. They have no score there (NaN).
+Hopeless settings are abandoned early: one that is behind the best so far by far more than chance is not fitted to the
+remaining folds, and a path ends where weaker priors fall behind like that. Their scores there are NaN.
 
-Both heads get the same number of settings (`default_grid`), so that comparing them is fair: softmax spends all of them
+Both heads get the same number of settings (`default_grid`), so that a comparison is fair: softmax spends all of them
 on its one strength, and a bipartite head has softmax among its settings.
 
-Folds are dealt class by class in the order of the samples: photos that follow each other are often taken together, and
+Folds are dealt class by class in the order of the samples: consecutive photos are often taken together, and
 so they stay in one fold. A class of one sample can never be held out and is always trained on.
 """
 
@@ -40,12 +40,12 @@ Grid = Mapping[str, Sequence[float]]
 GRID_NAMES = ("l2", "coarse_ratio", "laplacian", "kind_weight")
 _L2 = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 FOLDS = 5
-"""How many folds cross-validation takes unless told otherwise."""
-_WEAKEST = 0.0001
-"""For softmax, which did best with weaker priors than the bipartite head."""
-_HOPELESS = 3.0
-_FEWEST_CLASSES = 8
-"""By how many standard errors a setting is behind that is not gone on with, and how many classes tell such an error."""
+"""The default number of folds of cross-validation."""
+_MIN_SOFTMAX_L2 = 0.0001
+"""The weakest prior for softmax, which did best with weaker priors than the bipartite head."""
+_MAX_ERRORS_BEHIND = 3.0
+_MIN_CLASSES = 8
+"""A setting this many standard errors behind is abandoned, if at least this many classes determine the error."""
 
 
 class LabelledFeatures(NamedTuple):
@@ -63,7 +63,7 @@ class Search:
 
     Attributes:
         settings: every setting that was tried.
-        scores: (setting, fold) the mean log probability of the held-out fine labels; NaN where a hopeless setting was
+        scores: (setting, fold) the mean log probability of the held-out fine labels; NaN if a hopeless setting was
             not tried.
         sizes: (fold) the summed weight of the held-out samples.
         best: the number of the best setting.
@@ -76,7 +76,7 @@ class Search:
 
     @property
     def mean_scores(self) -> Float[NDArray[np.float64], " row"]:
-        """(setting) the mean over all held-out samples; NaN for settings that were given up."""
+        """(setting) the mean over all held-out samples; NaN for abandoned settings."""
         mean: NDArray[np.float64] = self.scores @ self.sizes / self.sizes.sum()
         return mean
 
@@ -84,14 +84,14 @@ class Search:
 def default_grid(head: str, graph: LabelGraph) -> dict[str, Sequence[float]]:
     """The strengths to choose from for a head and a graph: 28 settings for either head.
 
-    A quarter of those of a bipartite head are softmax (`SOFTMAX_RATIO`): a graph that does not help is found out.
+    A quarter of those of a bipartite head are softmax (`SOFTMAX_RATIO`), in case the graph does not help.
 
     The Laplacian prior is not among them: on photo features it was never chosen over plain L2 with its own strength for
     coarse labels. Name it in a grid of your own to have it tried.
     """
     kinds = len(graph.kinds)
     if head == "softmax" or not kinds:
-        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _WEAKEST, 4 * len(_L2)))}
+        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _MIN_SOFTMAX_L2, 4 * len(_L2)))}
     return {
         "l2": _L2,
         "coarse_ratio": (kinds / 16, SOFTMAX_RATIO),
@@ -102,8 +102,8 @@ def default_grid(head: str, graph: LabelGraph) -> dict[str, Sequence[float]]:
 def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:
     """All settings of a grid, those that differ only in `l2` next to each other and the strongest first.
 
-    Where the ratio of coarse strengths is `SOFTMAX_RATIO`, kinds have no weight whatever the grid says, so that these
-    settings are softmax; each of them comes once. With a Laplacian prior, which softmax cannot have, there are none.
+    If the ratio of coarse strengths is `SOFTMAX_RATIO`, kinds have no weight whatever the grid says, so that these
+    settings are softmax; each of them occurs once. With a Laplacian prior, which softmax cannot have, there are none.
     """
     for name, values in grid.items():
         if name not in GRID_NAMES:
@@ -132,8 +132,8 @@ def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fo
     """Cut samples into folds, class by class; empty if no class has two samples.
 
     Args:
-        targets: the fine label of each sample; samples of which it was not observed are always trained on.
-        count: how many folds; fewer come back if the classes are too small for that many.
+        targets: the fine label of each sample; samples without one are always trained on.
+        count: the number of folds; fewer are returned if the classes are too small.
     """
     if count < 2:
         raise InputError(f"cross-validation needs at least 2 folds, got {count}")
@@ -144,7 +144,7 @@ def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fo
         if len(samples) < 2:
             continue
         fold[samples] = (first + np.arange(len(samples)) * count // len(samples)) % count
-        first += min(len(samples), count)  # small classes take turns, so that the folds stay even
+        first += min(len(samples), count)  # small classes start at different folds, which keeps the folds even
     held_out = [held for held in range(count) if (fold == held).any()]
     return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
 
@@ -155,13 +155,13 @@ def choose_settings(
     """The settings under which the fine labels of validation samples are most likely.
 
     Args:
-        settings: what to try, in the order of the path; see `grid_settings`.
+        settings: the candidates, in the order of the path; see `grid_settings`.
         graph: the label graph.
-        train: what to fit to.
-        val: what to choose by; None for cross-validation on `train`. Its `kind_targets` are not used.
+        train: the samples to fit.
+        val: the samples to choose on; None for cross-validation on `train`. Its `kind_targets` are not used.
 
     Returns:
-        None if there is nothing to choose by: no validation samples, and no class with two samples.
+        None if there is nothing to choose on: no validation samples, and no class with two samples.
     """
     features, targets, coarse, kinds = train
     if val is None:
@@ -197,9 +197,9 @@ def search(
 
     Args:
         features: one row per sample.
-        targets: the fine label of each sample, -100 where it was not observed.
+        targets: the fine label of each sample, -100 if not observed.
         graph: the label graph.
-        settings: what to try, in the order of the path; see `grid_settings`.
+        settings: the candidates, in the order of the path; see `grid_settings`.
         folds: the training and the held-out samples of each fold.
         coarse_features: as for `fit_head`.
         kind_targets: as for `fit_head`; used in training only.
@@ -207,7 +207,7 @@ def search(
     """
     seen = torch.unique(targets)
     if not kind_targets and int(seen[0]) != NOT_OBSERVED and len(seen) < len(graph):
-        # Labels without any sample are left out once and for all: they would only be put back after every fit.
+        # Labels without samples are left out once here, rather than restored after every fit.
         graph, targets = graph_of(graph, seen), torch.searchsorted(seen, targets)
     weight = features.new_ones(len(features)) if sample_weight is None else sample_weight.to(features)
     matrices = (features,) if coarse_features is None else (features, coarse_features)
@@ -252,12 +252,12 @@ def search(
 
 
 def _on_path(last: FitSettings, setting: FitSettings) -> bool:
-    """Whether a setting differs from the last one in a weaker prior alone."""
+    """Whether a setting differs from the last one only in a weaker prior."""
     return setting.l2 <= last.l2 and replace(last, l2=setting.l2) == setting
 
 
 class _Race:
-    """Scores of settings, sample by sample, and which of the settings are worth going on with."""
+    """The scores of settings, sample by sample, and which settings are still worth fitting."""
 
     def __init__(self, count: int, targets: Int[Tensor, " batch"], weight: Float[Tensor, " batch"]) -> None:
         self._targets, self._weight = targets, weight
@@ -267,22 +267,22 @@ class _Race:
 
     @property
     def held(self) -> Int[Tensor, " sample"]:
-        """The held-out samples of the present fold."""
+        """The held-out samples of the current fold."""
         return self._held[-1]
 
     def next_fold(self, held: Int[Tensor, " sample"]) -> None:
-        """Begin a fold, without the settings that are behind the best by far more than chance."""
+        """Begin a fold, and abandon settings that are behind the best by far more than chance."""
         if self._held:
             best = self.best()
             self._running = [running and not self.is_behind(index, best) for index, running in enumerate(self._running)]
         self._held.append(held)
 
     def is_running(self, index: int) -> bool:
-        """Whether a setting is worth going on with."""
+        """Whether a setting is still worth fitting."""
         return self._running[index]
 
     def give_up(self, index: int) -> None:
-        """Leave a setting out."""
+        """Abandon a setting."""
         self._running[index] = False
 
     def note(self, index: int, log_likelihood: Float[Tensor, " sample"]) -> None:
@@ -311,16 +311,16 @@ class _Race:
         return float(weight @ torch.cat(self._found[index])) / (float(weight.sum()) or 1.0)
 
     def is_behind(self, index: int, other: int) -> bool:
-        """Whether a setting is behind another one by far more than chance; the chance is in the classes."""
+        """Whether a setting is behind another by far more than chance, with standard errors over classes."""
         held = torch.cat(self._held)
         classes, place = torch.unique(self._targets[held], return_inverse=True)
-        if len(classes) < _FEWEST_CLASSES:
+        if len(classes) < _MIN_CLASSES:
             return False
         behind = torch.cat(self._found[other]) - torch.cat(self._found[index])
         share = self._weight[held] / self._weight[held].sum()
         lag = float(share @ behind)
         by_class = behind.new_zeros(len(classes)).index_add_(0, place, share * (behind - lag))
-        return lag > _HOPELESS * float(by_class.norm())
+        return lag > _MAX_ERRORS_BEHIND * float(by_class.norm())
 
 
 def _log_likelihood(head: torch.nn.Module, features: Sequence[Tensor], targets: Tensor) -> Float[Tensor, " batch"]:

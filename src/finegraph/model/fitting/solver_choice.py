@@ -1,11 +1,11 @@
-"""Which way to fit a head: the closed form, or descent if held-out samples say so.
+"""The choice between closed form and descent, made on held-out samples.
 
-Both are fitted to the same folds, in which samples that look alike are held out together, and the one under which the
-held-out fine labels are more likely is taken. Descent tries the strengths of its prior from strong to weak, with the
-label graph and without it: without, it is plain softmax, so if the graph does not help, nothing is lost.
+Both are fitted to the same folds, in which similar samples are held out together, and the one under which the
+held-out fine labels are more likely wins. Descent tries the strengths of its prior from strong to weak, with the
+label graph and without it. Without, it is plain softmax, so if the graph does not help, nothing is lost.
 
-To stay quick the contest is held on at most 64 fine labels, whole families of them, and it ends after the first fold
-where the closed form is ahead by more than chance, which with few photos of each class is the rule. Descent has to be
+To be quick, the contest uses at most 64 fine labels in whole families, and it ends after the first fold
+if the closed form is ahead by more than chance, which is usual with few photos per class. Descent has to be
 ahead by more than chance over all folds: the closed form is calibrated, quicker, and can be taught.
 """
 
@@ -36,17 +36,17 @@ MAX_CONTEST_LABELS = 64
 MAX_CONTEST_SAMPLES = 1024
 L2_PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 _TOLERANCE = 1e-2
-_CLEAR = 2.0
-"""How many standard errors are more than chance."""
+_MIN_ERRORS_AHEAD = 2.0
+"""A lead of more standard errors is more than chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolverChoice:
-    """What to fit with.
+    """The chosen solver.
 
     Attributes:
-        solver: the one to take.
-        reason: why, in a sentence.
+        solver: the solver.
+        reason: the reason in a sentence.
         settings: the settings of descent that did best; None if it was not tried.
         log_likelihoods: by solver the mean log probability of held-out fine labels; empty if none were held out.
     """
@@ -68,17 +68,17 @@ def choose_solver(
     block_sizes: Sequence[int] | None = None,
     views: Float[Tensor, "batch view feature"] | None = None,
 ) -> SolverChoice:
-    """Let the closed form and descent answer for held-out samples.
+    """Compare the closed form and descent on held-out samples.
 
     Args:
         features: one row per sample.
-        targets: the fine label of each sample, -100 where it was not observed.
+        targets: the fine label of each sample, -100 if not observed.
         graph: the label graph.
-        strengths: what the closed form was fitted with.
-        base: the settings of descent, but for its strengths.
+        strengths: the strengths of the closed form.
+        base: the settings of descent except its strengths.
         sample_weight: how much each sample counts.
         block_sizes: as for `fit_prototypes`.
-        views: the same.
+        views: as for `fit_prototypes`.
     """
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
     samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes, views)))
@@ -93,12 +93,12 @@ def choose_solver(
     asked = None if samples.views is None else (samples.views[:, :1] / scale).float()
     scaled = replace(samples, features=(samples.features / scale).float(), views=asked)
     tried = _settings(base, graph)
-    # The first fold tells which settings are worth a second look, and mostly who wins.
+    # The first fold shows which settings are worth another look, and usually who wins.
     first = [_log_probs(fit, scaled, folds[0]) for fit in _along_path(scaled, folds[0], graph, tried)]
     means = [_mean(scaled, folds[:1], [one]) for one in first]
     best = max(range(len(tried)), key=means.__getitem__)
     own, lead, error = _compare(scaled, folds[:1], ours[:1], [first[best]])
-    if lead <= _CLEAR * error and len(folds) > 1:
+    if lead <= _MIN_ERRORS_AHEAD * error and len(folds) > 1:
         rest = [
             _log_probs(fit_head(*_kept(scaled, fold), graph, tried[best], sample_weight=_weight(scaled, fold)).head,
                        scaled, fold)
@@ -107,7 +107,7 @@ def choose_solver(
         own, lead, error = _compare(scaled, folds, ours, [first[best], *rest])
     likelihoods = {"prototypes": own, "descent": own - lead}
     held = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
-    if lead < -_CLEAR * error:
+    if lead < -_MIN_ERRORS_AHEAD * error:
         held = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
         return SolverChoice(solver="descent", reason=held, settings=tried[best], log_likelihoods=likelihoods)
     if lead <= 0.0:
@@ -116,7 +116,7 @@ def choose_solver(
 
 
 def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
-    """Those of descent to try: paths from strong to weak priors, with the graph and without."""
+    """The candidate settings of descent: paths from strong to weak priors, with the graph and without."""
     base = replace(base, tolerance=max(base.tolerance, _TOLERANCE))
     paths = [base]
     if base.head == "bipartite" and graph.kinds:
@@ -127,7 +127,7 @@ def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
 def _along_path(
     samples: LabelledSamples, fold: TensorFold, graph: LabelGraph, settings: Sequence[FitSettings]
 ) -> list[torch.nn.Module]:
-    """The heads of settings on the samples that stay, each starting from the last if its prior is weaker."""
+    """The heads fitted to the training samples, each starting from the last one if its prior is weaker."""
     heads: list[torch.nn.Module] = []
     fit = None
     for number, setting in enumerate(settings):
@@ -162,7 +162,7 @@ def _compare(
 ) -> tuple[float, float, float]:
     """The mean log probability of the closed form, its lead over descent, and the standard error of that.
 
-    Samples of a class are much alike: the chance is in the classes.
+    Samples of a class are correlated, so the standard error is computed over classes.
     """
     weight = torch.cat([samples.weight[held] for _, held in folds])
     targets = torch.cat([samples.targets[held] for _, held in folds])

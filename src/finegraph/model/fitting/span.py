@@ -1,11 +1,11 @@
-"""Features as columns that are good to fit: centred, rotated into the span of the samples, and with one for the bias.
+"""Features as columns that are easy to fit: centred, rotated into the span of the samples, with a column for the bias.
 
-Both priors on the weights are the same in every direction of the feature space, so the best weights lie in the span of
-the samples. With fewer samples than features it is enough to look at that span: an exact change of coordinates which
-takes the work per step from `features` down to `samples` columns. Centring is exact too, because the biases, which no
-prior touches, take it up.
+Both priors on the weights are isotropic in feature space, so the best weights lie in the span of
+the samples. With fewer samples than features it is enough to fit in that span: an exact change of coordinates that
+reduces the work per step from `features` to `samples` columns. Centring is exact too, because the biases, which have
+no prior, absorb it.
 
-The bias is the weight of one constant column. Its size changes no answer but decides how fast biases are learnt; about
+The bias is the weight of one constant column. Its size does not change the result but how fast biases are learnt; about
 the spread of the features along their widest direction is good, and a sixteenth of their variance estimates it.
 """
 
@@ -19,14 +19,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_FEW = 0.75
-"""With fewer samples than this share of the features, rotating takes less time."""
-_WIDEST = 1 / 16
+_ROTATION_SHARE = 0.75
+"""With fewer samples than this share of the features, rotating saves time."""
+_WIDEST_SHARE = 1 / 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """How features become columns, and weights rows.
+    """The mapping from features to columns, and from weights to rows.
 
     Attributes:
         mean: the mean of the features.
@@ -44,7 +44,7 @@ class Span:
         return len(self.mean)
 
     def inside(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch axis"]:
-        """Features centred and seen inside the span."""
+        """Features, centred, in the coordinates of the span."""
         centred = features - self.mean
         return centred if self.basis is None else centred @ self.basis
 
@@ -64,7 +64,7 @@ class Span:
         return weight, rows[:, -1] * self.constant - weight @ self.mean
 
     def of_inside(self) -> Span:
-        """The span of features that are inside already."""
+        """The span of features that are already in its coordinates."""
         size = len(self.mean) if self.basis is None else self.basis.shape[1]
         return Span(mean=self.mean.new_zeros(size), basis=None, constant=self.constant)
 
@@ -83,9 +83,9 @@ def span_of(
     mean = weight @ features
     centred = features - mean
     variance = float(weight @ centred.square().sum(dim=1))
-    few = rotate and len(features) < _FEW * features.shape[1]
+    few = rotate and len(features) < _ROTATION_SHARE * features.shape[1]
     basis = torch.linalg.qr(centred.t()).Q if few else None
-    return Span(mean=mean, basis=basis, constant=math.sqrt(_WIDEST * variance) or 1.0)
+    return Span(mean=mean, basis=basis, constant=math.sqrt(_WIDEST_SHARE * variance) or 1.0)
 
 
 def spans_of(

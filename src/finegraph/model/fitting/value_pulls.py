@@ -1,24 +1,24 @@
-"""What features say of values by themselves: a regression of each number, and of the place in each order, on features.
+"""Regressions of values on features: of each number, and of the place in each ordered kind.
 
-Class means that share effects (class_means.py) know of a value what sets classes apart along one direction. The other
-way round, from features to the value, more can be said. With values v of variance 1 among the fine labels,
+Class means that share effects (class_means.py) capture how classes differ by a value along one direction. The other
+direction, from features to the value, captures more. With values v of variance 1 among the fine labels,
 
     m(z) = w' z + c         the ridge regression of class values on class means, its strength chosen by classes left out
-    s^2                     how far m is off for a photo of a class that was left out
+    s^2                     the mean squared error of m for a photo of a class that was left out
 
 is a normal distribution of v given z; divided by the prior N(0, 1) it is the likelihood of z, so a fine label with the
 value v gains
 
     share (a v - b v^2 / 2)          a = m(z) / s^2,   b = 1 / s^2 - 1
 
-and nothing if the value is unknown. It is linear in z, so it is part of the rows of the fine labels. Scores know some
-of it already: `share`, the same for all, is what held-out samples make of it (prototype_strengths.py).
+and nothing if the value is unknown. It is linear in z, so it is part of the rows of the fine labels. The scores already
+contain some of it: `share`, the same for all, is chosen on held-out samples (prototype_strengths.py).
 
-Values that were measured on photos tell how a photo differs from its class, whose value has a spread t. That is the
+Values measured on photos show how a photo differs from its class, whose value has a spread t. That is the
 potential of the head (docs/idea.md): given the fine label, the value has the mean (v + a t^2) / (1 + b t^2) and the
 variance t^2 / (1 + b t^2). For a given b the pull a = w' z + c is a ridge regression; b and its strength are those
-under which each measured value is most likely by all others. What it says of fine labels, which the scores and the
-share of it above know, is taken off their rows again, so it changes answers about values and nothing else.
+under which each measured value is most likely given all others. Its effect on fine labels, which the scores and the
+share above already contain, is subtracted from their rows, so that it changes only answers about values.
 
 Cost: an eigenvalue problem of the size of the fine labels with samples, and a product with the features; with measured
 values one of the samples, of which there are at most 1,024, for each b.
@@ -39,16 +39,16 @@ from finegraph.graph import LabelGraph
 from finegraph.nn.number_layer import NumberLayer, before_softplus
 
 _RIDGES = (0.003, 0.03, 0.3, 3.0, 30.0)
-"""What is tried, as multiples of the mean square of a class mean."""
-_FEWEST = 5
-"""With fewer classes of known value nothing is said: any direction of the features would tell these apart."""
-_FEWEST_MEASURED, _MAX_MEASURED = 20, 1024
-"""From how many measured values on a potential is fitted, and to how many at the most."""
+"""The candidate ridges, as multiples of the mean square of a class mean."""
+_MIN_CLASSES = 5
+"""With fewer classes of known value there is no regression: any direction of the features would fit them."""
+_MIN_MEASURED, _MAX_MEASURED = 20, 1024
+"""The minimum number of measured values for a potential, and the maximum that is used."""
 _PRECISIONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 _STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""The precisions and the strengths of the ridge that are tried."""
-_CLEAR = 2.0
-"""How many standard errors are more than chance."""
+"""The candidate precisions and strengths of the ridge."""
+_MIN_ERRORS_AHEAD = 2.0
+"""A gain of more standard errors is more than chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class ValuePulls:
 
     Attributes:
         names: the numbers and ordered kinds.
-        weight: of each the row w / s^2.
+        weight: per number, the row w / s^2.
         bias: c / s^2.
         precision: b.
-        centre: what the value 0 of the regression is on the inner scale of the number, or as a place in the order.
-        width: what 1 is.
+        centre: the value that is 0 in the regression, on the inner scale of the number or as a place in the order.
+        width: the length of 1 on that scale.
     """
 
     names: tuple[str, ...]
@@ -78,11 +78,11 @@ class ValuePulls:
     def rows(
         self, columns: Float[Tensor, "fine number"], share: float
     ) -> tuple[Float[Tensor, "fine feature"], Float[Tensor, " fine"]]:
-        """What is added to the weights and the bias of each fine label.
+        """What to add to the weights and the bias of each fine label.
 
         Args:
             columns: the values of the fine labels; see `value_columns`.
-            share: how much of it.
+            share: the share to add.
         """
         values = share * self.values(columns)
         return values @ self.weight, values @ self.bias - 0.5 * (values * self.values(columns)) @ self.precision
@@ -90,22 +90,22 @@ class ValuePulls:
     def scores(
         self, features: Float[Tensor, "batch feature"], columns: Float[Tensor, "fine number"]
     ) -> Float[Tensor, "batch fine"]:
-        """What the whole of it adds to the scores of samples."""
+        """What all of it (share 1) adds to the scores of samples."""
         values = self.values(columns)
         return (features @ self.weight.t() + self.bias) @ values.t() - 0.5 * values.square() @ self.precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValuePotentials:
-    """Potentials of numbers that were measured on photos.
+    """Potentials of numbers with values measured on photos.
 
     Attributes:
         names: the numbers.
-        weight: of each the weights of its pull a.
+        weight: per number, the weights of its pull a.
         bias: the bias of a.
         precision: b.
-        centre: what 0 is on the scale that they are for, after the logarithm if there is one.
-        width: what 1 is.
+        centre: the value that is 0 on their scale (after the logarithm, on a log scale).
+        width: the length of 1 on that scale.
         around: the mean variance of the values of fine labels.
     """
 
@@ -120,13 +120,13 @@ class ValuePotentials:
     def rows(
         self, columns: Float[Tensor, "fine number"]
     ) -> tuple[Float[Tensor, "fine feature"], Float[Tensor, " fine"]]:
-        """What is taken off the weights and the bias of each fine label, by their values; see `value_columns`."""
+        """What to subtract from the weights and the bias of each fine label, by their values; see `value_columns`."""
         values = ((columns - self.centre) / self.width).nan_to_num(nan=0.0) / (1.0 + self.precision * self.around)
         halves = 0.5 * values.square() * (1.0 + self.precision * self.around)
         return values @ self.weight, values @ self.bias - halves @ self.precision
 
     def layer(self, graph: LabelGraph) -> NumberLayer:
-        """The layer of numbers of a head; what was not measured says nothing."""
+        """The number layer of a head; numbers that were not measured have no potential."""
         layer = NumberLayer(self.weight.shape[1], len(graph.numbers)).to(self.weight)
         layer.silence()
         with torch.no_grad():
@@ -149,7 +149,7 @@ def value_names(graph: LabelGraph) -> tuple[str, ...]:
 def value_columns(graph: LabelGraph, names: tuple[str, ...]) -> Float[Tensor, "fine number"]:
     """The values of all fine labels, NaN where they are unknown.
 
-    Of a number the value itself, or its logarithm on a log scale; of an ordered kind the mean place of the parents.
+    For a number the value, or its logarithm on a log scale; for an ordered kind the mean place of the parents.
     """
     found = [np.zeros((len(graph), 0))]
     for name in names:
@@ -193,7 +193,7 @@ def _regression(
     """The weights of one pull; its bias, precision, centre and width."""
     nothing = torch.zeros_like(means[0])
     used = (counts > 0) & ~column.isnan()
-    if int(used.sum()) < _FEWEST:
+    if int(used.sum()) < _MIN_CLASSES:
         return nothing, (0.0, 0.0, 0.0, 1.0)
     values, shown = column[used], means[used]
     centre, width = float(values.mean()), float(values.std(correction=0))
@@ -210,7 +210,7 @@ def _regression(
         ridge = multiple * (float(squares.mean()) or 1.0)
         inverse = 1.0 / (squares + ridge)
         force = axes @ (inverse * along)
-        # The mean of all values is not shrunk: its direction, along which nothing varies, takes no part.
+        # The mean of all values is not shrunk, so its direction is excluded.
         left_out = force / (axes.square() @ inverse - 1.0 / (ridge * len(values)))
         weight = force @ shown
         error = float(left_out.square().mean() + beyond * weight.square().sum())
@@ -226,13 +226,13 @@ def fit_potentials(
     targets: Int[Tensor, " batch"],
     measured: Mapping[str, Float[Tensor, " batch"]],
 ) -> ValuePotentials | None:
-    """The potentials of numbers by values that were measured on samples; None if nothing is gained by any.
+    """The potentials of numbers from values measured on samples; None if no number gains from them.
 
     Args:
         graph: the label graph.
-        features: of the samples, scaled.
+        features: the scaled features of the samples.
         targets: their fine labels.
-        measured: per number the value measured on each sample, in the user's unit; NaN where none was.
+        measured: per number the value measured on each sample, in the user's unit; NaN if there is none.
     """
     found = []
     for name, values in measured.items():
@@ -240,7 +240,7 @@ def fit_potentials(
         inner, spreads = (torch.from_numpy(np.array(part)) for part in number.standardised)
         read = torch.from_numpy(number.to_inner(values.double().numpy()))
         used = (~values.isnan() & (spreads[targets] > 0)).nonzero()[:, 0]
-        if len(used) < _FEWEST_MEASURED:
+        if len(used) < _MIN_MEASURED:
             continue
         if len(used) > _MAX_MEASURED:
             used = used[torch.linspace(0, len(used) - 1, _MAX_MEASURED).long()]
@@ -266,10 +266,10 @@ def _potential(
     """The weights of a pull, its bias and the precision; None if nothing is gained.
 
     Args:
-        features: of the samples.
+        features: the features of the samples.
         read: the measured values, on the inner scale.
-        value: those of their fine labels.
-        variance: of the latter.
+        value: the values of their fine labels.
+        variance: the variances of these values.
     """
     middle = features.mean(dim=0)
     centred = features - middle
@@ -294,7 +294,7 @@ def _potential(
                 best = (mean, precision, strength * force / error, ahead)
     assert best is not None
     mean, precision, force, ahead = best
-    if mean <= _CLEAR * float(ahead.std()) / math.sqrt(len(ahead)):
+    if mean <= _MIN_ERRORS_AHEAD * float(ahead.std()) / math.sqrt(len(ahead)):
         return None
     weight = force @ centred / count
     return weight, (float(force.sum() - weight @ middle), precision)

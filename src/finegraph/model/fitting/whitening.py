@@ -1,15 +1,15 @@
-"""The axes along which features scatter, and features along them.
+"""Whitening of features: the principal axes of their scatter, and features along these axes.
 
-A covariance of few samples knows little of most directions. It is shrunk towards a multiple of the identity:
+The covariance of few samples is poorly known in most directions. It is shrunk towards a multiple of the identity:
 
     C + shrinkage * mean(eigenvalues of C) * I
 
-Whitening by it is a scale per axis. With fewer samples than features the axes span the samples only; outside of them
-all directions are alike, so all that matters of a feature vector is how long its rest is. Cost: one eigenvalue problem
-of the smaller of samples and features, whatever the number of shrinkages that are tried.
+Whitening by it is a scale per axis. With fewer samples than features, the axes span only the samples; outside of them
+all directions are alike, so only the length of the rest of a feature vector matters. Cost: one eigenvalue problem
+of the smaller of samples and features, however many shrinkages are tried.
 
-Features of several networks are blocks side by side. Each is whitened by its own covariance and brought to a length of
-its own; what blocks have to do with each other would take many more samples to learn than what is within them.
+Features of several networks are blocks side by side. Each is whitened by its own covariance and scaled to its own
+length; correlations between blocks would take many more samples to learn than those within.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Axes:
         return scaled
 
     def scaling(self, shrinkage: float) -> FeatureScaling:
-        """The same as a module that takes features as they are."""
+        """The same as a module that takes raw features."""
         floor = self.floor(shrinkage)
         beyond = floor**-0.5
         inside = (self.values + floor).rsqrt() - beyond
@@ -113,7 +113,7 @@ class BlockAxes:
         )
 
     def scaling(self, shrinkage: float) -> Scaling:
-        """The same as a module that takes features as they are."""
+        """The same as a module that takes raw features."""
         scalings = [one.scaling(shrinkage) for one in self.blocks]
         return scalings[0] if len(scalings) == 1 else BlockScaling(scalings)
 
@@ -147,12 +147,12 @@ def axes_of(
         features: one row per sample.
         targets: the fine label of each sample.
         weight: how much each sample counts.
-        covariance: which scatter to take.
+        covariance: which covariance to use.
     """
     labels, place = torch.unique(targets, return_inverse=True)
     if len(features) >= features.shape[1]:
         return _principal(ClassSums.of(features, place, len(labels), weight, scatter=True), covariance)
-    # Fewer samples than features: all that varies lies in their span, where the matrices are smaller.
+    # With fewer samples than features, everything varies in their span, where matrices are smaller.
     mean = (weight / weight.sum()) @ features.double()
     centred = features.double() - mean
     basis = torch.linalg.qr(centred.t()).Q
@@ -161,7 +161,7 @@ def axes_of(
 
 
 def _principal(statistics: ClassSums, covariance: Covariance) -> Axes:
-    """The principal axes of the samples that statistics were taken of."""
+    """The principal axes of the samples of these statistics."""
     matrix = statistics.within_covariance() if covariance == "within" else statistics.total_covariance()
     values, vectors = torch.linalg.eigh(matrix)
     return Axes(mean=statistics.mean(), axes=vectors, values=values.clamp_min(0.0))
