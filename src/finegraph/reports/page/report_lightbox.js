@@ -49,8 +49,8 @@ function lightboxKeys(event) {
 }
 
 // A picture that opens the lightbox; `shots` is a function, so that shots are created only when needed.
-function enlargeButton(img, words, shots, at) {
-  return el("button", { type: "button", class: "enlarge", "aria-label": `Enlarge: ${words}`, onclick: () => openLightbox(shots(), at) }, img);
+function enlargeButton(content, words, shots, at) {
+  return el("button", { type: "button", class: "enlarge", "aria-label": `Enlarge: ${words}`, onclick: () => openLightbox(shots(), at) }, content);
 }
 
 function startLightbox() {

@@ -13,9 +13,9 @@ function startButtons() {
     const buttons = [...group.querySelectorAll(".enlarge")];
     for (const button of buttons) if (page.pictures[button.dataset.row]) button.querySelector("img").src = page.pictures[button.dataset.row];
     const shots = () => buttons.map((button) => {
-      const image = button.querySelector("img"), row = button.dataset.row;
-      return row === undefined ? { src: image.src, alt: image.alt, caption: () => [bidi(image.alt)] }
-        : { ...photoShot(Number(row), page.other), src: page.pictures[row] || image.src };
+      const picture = button.querySelector("img"), row = button.dataset.row;
+      return row === undefined ? { src: picture.src, alt: picture.alt, caption: () => [bidi(picture.alt)] }
+        : { ...photoShot(Number(row), page.other), src: page.pictures[row] || picture.src };
     });
     buttons.forEach((button, place) => button.addEventListener("click", () => openLightbox(shots(), place)));
   }

@@ -32,10 +32,10 @@ export class PhotoStrip {
     this.shown = shown;
     this.root.hidden = !model.photos;
     this.root.classList.toggle("active", this.active);
-    const thumbs = this.photos.map((photo, index) => this.thumb(photo, index));
+    const pictures = this.photos.map((photo, index) => this.picture(photo, index));
     const large = this.photo && this.large(this.photo);
     const none = !this.photos.length && el("p", { class: "muted" }, "This class has no photos.");
-    fill(this.root, large, el("div", { class: "thumbs" }, thumbs, none));
+    fill(this.root, large, el("div", { class: "thumbs" }, pictures, none));
     if (this.active) this.root.querySelector(".thumb.focus")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
@@ -43,7 +43,7 @@ export class PhotoStrip {
     return photo.cells[this.view.kind?.name]?.value ?? null;
   }
 
-  thumb(photo, index) {
+  picture(photo, index) {
     const label = this.label(photo);
     return el(
       "button",

@@ -1,4 +1,4 @@
-// What needs the attention of the person: unresolved conflicts and refused edits.
+// Unresolved conflicts and refused edits, which need the attention of the person.
 
 import { button, el, fill } from "/shared/elements.js";
 import { openConflicts } from "./conflict_dialog.js";
