@@ -253,7 +253,9 @@ def comment_faults(comment):
 
 
 def test_scripts_are_read():
-    source = "// One\n// two.\nconst [first, toldBefore] = find(); // what?\n/** The\n * most. */\nlet { a: MOST } = rows;\n"
+    source = (
+        "// One\n// two.\nconst [first, toldBefore] = find(); // what?\n/** The\n * most. */\nlet { a: MOST } = b;\n"
+    )
     assert set(script_names(source)) >= {"first", "toldBefore", "MOST"}
     assert script_comments(source) == ["The most.", "One two.", "what?"]
     assert is_script_riddle("toldBefore")
