@@ -139,7 +139,7 @@ def test_the_run_that_is_looked_at_closely(page, tmp_path):
     page.goto((tmp_path / "report.html").as_uri())
     assert page.locator("#matrix-run").input_value() == "1"
     headings = page.locator("#classes-table thead th").all_inner_texts()
-    assert headings[-2:] == ["difference, two", "two: most often confused with"]
+    assert headings[-2:] == ["difference, two", "two: most often taken for"]
 
 
 def test_lists_are_unfolded_on_paper(page, address):

@@ -49,7 +49,7 @@ function columns() {
   }));
   if (page.runs.length > 1) listed.push({ title: page.runs.length > 2 ? `difference, ${page.runs[page.other].name}` : "difference", key: (row) => row.difference, number: true,
     cell: (row) => (Number.isNaN(row.difference) ? "–" : `${row.difference < 0 ? "−" : "+"}${Math.abs(100 * row.difference).toFixed(0)}`) });
-  listed.push({ title: page.runs.length > 1 ? `${page.runs[page.other].name}: most often confused with` : "most often confused with", key: (row) => row.confusedCount,
+  listed.push({ title: page.runs.length > 1 ? `${page.runs[page.other].name}: most often taken for` : "most often taken for", key: (row) => row.confusedCount,
     cell: (row) => (row.confusedWith ? el("span", null, bidi(row.confusedWith), el("span", { class: "number" }, ` ×${row.confusedCount}`)) : "") });
   return listed;
 }

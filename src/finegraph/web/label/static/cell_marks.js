@@ -13,7 +13,7 @@ export function cellMarks(cell, findings, { confidence = false } = {}) {
   return [
     isPending(cell.fine, cell.kind) && el("span", { class: "mark saving", title: "being saved" }, "…"),
     cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
-    unsure && el("span", { class: "mark", title: "the probability that the model gives to this, over the photos of the class" }, `model ${Math.round(100 * cell.confidence)} %`),
+    unsure && el("span", { class: "mark", title: "the probability of this label by the model, over the photos of the class" }, `model ${Math.round(100 * cell.confidence)} %`),
     findings.length > 0 && el("span", { class: "mark warn", title: findings.join("\n") }, "check"),
     cell.version > 0 && el("span", { class: "who", title: cell.by }, cell.by),
   ];

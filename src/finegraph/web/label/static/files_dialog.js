@@ -13,7 +13,7 @@ const EXPORTS = {
   "label-studio": ["Label Studio", "label-studio.json"],
   photos: ["Photo labels", "photos.csv"],
   comparisons: ["Comparisons", "comparisons.csv"],
-  "csv?compared=classes": ["Graph with values by comparisons", "compared.csv"],
+  "csv?compared=classes": ["Graph with values from comparisons", "compared.csv"],
 };
 const MAX_SHOWN = 200;
 
@@ -79,11 +79,11 @@ function diffPart() {
     one.selectedIndex = batches.length - 1;
     start.disabled = batches.length === 0;
   }, () => {});
-  return el("section", {}, el("h3", {}, "Difference"), el("div", { class: "row wrap" }, "from after", one, "to", two, start), result);
+  return el("section", {}, el("h3", {}, "Difference"), el("div", { class: "row wrap" }, "from the state after", one, "to", two, start), result);
 }
 
 function changeList({ changes, counts, total = changes.length }) {
-  if (!changes.length) return el("p", { class: "muted" }, "Nothing differs.");
+  if (!changes.length) return el("p", { class: "muted" }, "No differences.");
   const summary = Object.entries(counts).map(([what, number]) => `${number.toLocaleString("en")} × ${what}`).join(", ");
   const rows = changes.slice(0, MAX_SHOWN).map((change) => el("li", {}, change.text));
   const more = total > rows.length && el("p", { class: "muted" }, `and ${(total - rows.length).toLocaleString("en")} more`);

@@ -9,7 +9,7 @@ import { narrow, optionButtons } from "./options.js";
 import { nameElement } from "./name_differences.js";
 import { inWords, labelsIn } from "./values.js";
 
-/** A row without focus shows all labels of a kind with at most so many; fewer on a phone. */
+/** A row without focus shows all labels if there are at most this many; fewer on a phone. */
 const FEW = { wide: 9, narrow: 6 };
 
 /** Draw the row of a class at an index of the list; `row` is undefined if it is not loaded yet. */
@@ -54,7 +54,7 @@ function drawPhoto(view, row, index) {
     view.actions.enlarge();
   };
   const picture = el("img", { src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" });
-  return el("button", { type: "button", class: "tiny", tabindex: "-1", "aria-label": `Photos of ${row.fine}`, title: withKey("show the photos large", "enlarge"), onclick: enlarge }, picture);
+  return el("button", { type: "button", class: "tiny", tabindex: "-1", "aria-label": `Photos of ${row.fine}`, title: withKey("enlarge the photos", "enlarge"), onclick: enlarge }, picture);
 }
 
 function drawOptions(view, row, value, index) {

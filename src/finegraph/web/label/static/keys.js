@@ -24,7 +24,7 @@ export const ACTIONS = {
   compare: ["compare two classes or photos: which has more", "C"],
   team: ["the team: progress, agreement, last actions", "G"],
   photos: ["label single photos; compare photos or classes", "p"],
-  enlarge: ["show the photo large, and small again", " "],
+  enlarge: ["enlarge the photo, or close it", " "],
   order: ["the likeliest labels first, or in their original order", "o"],
   note: ["write a note", "n"],
   history: ["who decided this, and when", "h"],

@@ -60,7 +60,7 @@ const everywhere = {
 
 /** Order labels by the probabilities of the model, or as in their kinds. */
 function toggleOrder() {
-  if (!model.beliefs) return say("No model has looked at the photos: start with --data and --model to see probabilities.");
+  if (!model.beliefs) return say("There are no probabilities: start with --data and --model.");
   setLikeliestFirst(!likeliestFirst());
   changed("cells");
   say(likeliestFirst() ? "The likeliest labels come first." : "Labels are in their original order.");

@@ -7,7 +7,7 @@ import { model } from "./model.js";
 import { nameDifferences, nameElement } from "./name_differences.js";
 import { labelsIn, weightOf } from "./values.js";
 
-const FEW = 8; // a kind with at most so many labels shows all of them
+const FEW = 8; // kinds with at most this many labels show all of them
 
 /** Matches the width of a phone. */
 export const narrow = matchMedia("(max-width: 720px)");

@@ -56,7 +56,7 @@ function line({ fine, value, spread, comparisons, given }, at, unit) {
 
 /** The number of comparisons and the agreement, as sentences. */
 function sentences({ comparisons, skipped, unknown, people, agreement }) {
-  if (!comparisons) return ["Nobody has compared anything here yet. The order shows after the first answer."];
+  if (!comparisons) return ["Nobody has compared anything here yet. The order appears after the first answer."];
   const names = Object.entries(people).map(([name, number]) => `${name} ${number.toLocaleString("en")}`).join(", ");
   const skips = skipped ? `, ${skipped.toLocaleString("en")} skipped` : "";
   const found = [`${count(comparisons, "comparison")} (${names})${skips}${unknown ? `; ${count(unknown, "class", "classes")} not compared yet` : ""}.`];

@@ -15,7 +15,7 @@ const split = (text) => text.split(",").map((name) => name.trim()).filter(Boolea
  */
 export function partsField(load, rest) {
   const names = el("input", { type: "text", autocomplete: "off", placeholder: "New names, separated by commas", "aria-label": "New names" });
-  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search what is split", hidden: true });
+  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search the items", hidden: true });
   const everything = el("div", { class: "row wrap" });
   const list = el("div", { class: "parts" });
   const state = { items: [], total: 0, whole: 0, assigned: new Map(), request: 0 };

@@ -71,7 +71,7 @@ export class PhotoStrip {
         {},
         el("strong", {}, photo.key),
         el("span", {}, `${this.view.kind?.name}: ${label === null ? "as the class" : inWords(label)}`),
-        el("span", { class: "muted" }, "Labels are for this photo now."),
+        el("span", { class: "muted" }, "You are labelling this photo."),
         button(withKey("Back to the class", "photos"), () => this.toggle()),
       ),
     );

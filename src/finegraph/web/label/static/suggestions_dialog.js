@@ -39,7 +39,7 @@ export async function openSuggestions(scope) {
       const others = boxes.get(place) ?? boxes.set(place, new Map()).get(place);
       return line(one, first, selected, others, showCount);
     });
-    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MAX_SUGGESTIONS} of ${total.toLocaleString("en")}; the others come after these.`);
+    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MAX_SUGGESTIONS} of ${total.toLocaleString("en")}; accept these to see the others.`);
     fill(list, lines.length ? lines : el("p", { class: "muted" }, "There are no suggestions."), more);
     showCount();
   };

@@ -11,7 +11,7 @@ const MAX_ROWS = 14; // of a group of binary kinds; the others unfold
 const MIN_PROBABILITY = 0.1; // less probable rows of larger groups are folded
 const SMALL_GROUP = 6;
 const SHOWN = 5;
-const MAX_ORDER = 12; // ordered kinds with at most so many labels are shown in their order
+const MAX_ORDER = 12; // ordered kinds with at most this many labels are shown in their order
 let built = null;
 
 /** Build the kinds of a model; `showKinds` then fills in the probabilities. */

@@ -98,7 +98,7 @@ export function numberGroup({ name, unit, scale, low, high }, evidence) {
     { className: "kind number" },
     el("div", { className: "predicted" }, el("h3", { textContent: name }), predicted),
     axis,
-    el("div", { className: "handles", role: "group", "aria-label": `What you know of ${name}` }, ...handles),
+    el("div", { className: "handles", role: "group", "aria-label": `What you know about ${name}` }, ...handles),
     el("div", { className: "ends" }, ...ends),
     rangeText,
   );

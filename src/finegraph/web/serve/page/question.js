@@ -59,7 +59,7 @@ function parts(question, prediction, evidence, redraw) {
 
 /** The expected gain of an answer, as a sentence. */
 function effect({ before, after, settles }) {
-  const lift = `Knowing it takes the best label from ${percent(before)} to ${percent(after)} on average`;
+  const lift = `Knowing it raises the best label from ${percent(before)} to ${percent(after)} on average`;
   return settles < 0.005 ? `${lift}.` : `${lift}, and decides it with a probability of ${percent(settles)}.`;
 }
 

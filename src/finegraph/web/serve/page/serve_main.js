@@ -201,7 +201,7 @@ async function answerNow(entry, signal) {
     }
     entry.answer = null; // it is of a former model
   }
-  const title = "The model was replaced again and again";
+  const title = "The model was replaced repeatedly";
   throw new Problem(0, { title, detail: "No answer matches the current model.", what_to_do: "Choose the photo again." });
 }
 
