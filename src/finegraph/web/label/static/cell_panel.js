@@ -1,8 +1,8 @@
 // The details of one cell: decisions of people, suggestions with reasons, findings, and the progress of the kind.
 
 import { button, el, fill } from "/shared/elements.js";
-import { bindings, keyName, withKey } from "./keys.js";
 import { showHistory } from "./history.js";
+import { bindings, keyName, withKey } from "./keys.js";
 import { cellOf, progressOf, shownValue } from "./model.js";
 import { orderButton } from "./options.js";
 import { count, percentOf, when } from "./texts.js";

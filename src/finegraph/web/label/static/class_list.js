@@ -1,10 +1,10 @@
 // The list of classes beside one class: search, filter, order; only the visible rows exist as elements.
 
 import { el } from "/shared/elements.js";
-import { get } from "./label_api.js";
-import { count } from "./texts.js";
 import { debounce } from "./debounce.js";
+import { get } from "./label_api.js";
 import { NameDifferences, nameElement } from "./name_differences.js";
+import { count } from "./texts.js";
 import { VirtualList } from "./virtual_list.js";
 
 /** The filters, in the order of the filter key. */

@@ -2,23 +2,23 @@
 
 import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { Prefetch } from "./prefetch.js";
-import { get } from "./label_api.js";
 import { CellPanel } from "./cell_panel.js";
 import { ClassList } from "./class_list.js";
+import { debounce } from "./debounce.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
 import { drawKindRow } from "./kind_row.js";
+import { get } from "./label_api.js";
 import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, model, putRows, renaming, resolve, shownValue } from "./model.js";
+import { openNames } from "./names_dialog.js";
 import { NoteField } from "./note_field.js";
 import { groupOf, keyed } from "./options.js";
-import { openNames } from "./names_dialog.js";
 import { PhotoStrip } from "./photo_strip.js";
+import { Prefetch } from "./prefetch.js";
 import { openSuggestions } from "./suggestions_dialog.js";
 import { count } from "./texts.js";
-import { debounce } from "./debounce.js";
 import { choose } from "./values.js";
 
 /** Merge stored suggestions for a class with those derived from names; the best of each kind comes first. */

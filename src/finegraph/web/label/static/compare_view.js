@@ -5,14 +5,14 @@
 
 import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { get, person } from "./label_api.js";
+import { debounce } from "./debounce.js";
 import { say } from "./dialogs.js";
 import { bindings, keyName, withKey } from "./keys.js";
+import { get, person } from "./label_api.js";
 import { openPhotos } from "./lightbox.js";
 import { act, changed, kindNamed, model } from "./model.js";
 import { openNames } from "./names_dialog.js";
 import { OrderList } from "./order_list.js";
-import { debounce } from "./debounce.js";
 
 const keyOf = ({ pair }) => pair.map(({ number }) => number).join("-");
 /** The outcome for the left one, by the action of a key. */

@@ -1,8 +1,8 @@
 // Files in and out: export, import with a preview, and the difference between two states.
 
 import { button, el, fill } from "/shared/elements.js";
-import { download, get } from "./label_api.js";
 import { openDialog, say } from "./dialogs.js";
+import { download, get } from "./label_api.js";
 import { askServer, model } from "./model.js";
 import { actInDialog, newPreview } from "./outcome.js";
 import { count, when } from "./texts.js";

@@ -1,7 +1,7 @@
 // Findings of the graph check and suggestions from names for the visible rows of the grid, loaded in the background after a pause.
 
-import { get } from "./label_api.js";
 import { debounce } from "./debounce.js";
+import { get } from "./label_api.js";
 
 const PAUSE = 400;
 /** The pauses, in milliseconds, before asking again if the response is about an older state; with very many classes the check

@@ -5,8 +5,8 @@ import { cellMarks } from "./cell_marks.js";
 import { keepMine } from "./conflict_dialog.js";
 import { withKey } from "./keys.js";
 import { beliefOf, cellOf, conflictOf, shownValue } from "./model.js";
-import { narrow, optionButtons } from "./options.js";
 import { nameElement } from "./name_differences.js";
+import { narrow, optionButtons } from "./options.js";
 import { inWords, labelsIn } from "./values.js";
 
 /** A row without focus shows all labels if there are at most this many; fewer on a phone. */

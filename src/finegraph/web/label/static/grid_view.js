@@ -2,7 +2,6 @@
 
 import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { get } from "./label_api.js";
 import { choices, FILTERS, near, ORDERS, searchField } from "./class_list.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
@@ -10,13 +9,14 @@ import { GridMarks } from "./grid_marks.js";
 import { drawGridRow } from "./grid_row.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
+import { get } from "./label_api.js";
 import { openPhotos } from "./lightbox.js";
 import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { NameDifferences, nameDifferences, nameElement } from "./name_differences.js";
 import { openNames } from "./names_dialog.js";
 import { keyed, narrow, orderButton } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
 import { count, percentOf } from "./texts.js";
-import { NameDifferences, nameDifferences, nameElement } from "./name_differences.js";
 import { choose, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
 

@@ -1,10 +1,10 @@
 // The history of a cell, of the note of its class and of the labels of its photos: who and when, each with an undo.
 
 import { button, el, fill } from "/shared/elements.js";
-import { get } from "./label_api.js";
 import { openDialog } from "./dialogs.js";
-import { act, model } from "./model.js";
 import { changeText, fullText } from "./edit_text.js";
+import { get } from "./label_api.js";
+import { act, model } from "./model.js";
 import { count, when } from "./texts.js";
 
 const PAGE = 100;

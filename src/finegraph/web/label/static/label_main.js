@@ -2,7 +2,6 @@
 
 import { byId, fill } from "/shared/elements.js";
 import { readAddress } from "./address.js";
-import { person, setPerson } from "./label_api.js";
 import { ClassView } from "./class_view.js";
 import { CompareView } from "./compare_view.js";
 import { canChoose, openConflicts } from "./conflict_dialog.js";
@@ -11,12 +10,13 @@ import { openFiles } from "./files_dialog.js";
 import { GridView } from "./grid_view.js";
 import { openHelp } from "./help_dialog.js";
 import { meaning, withKey } from "./keys.js";
-import { countUnresolved, openUnresolved } from "./unresolved.js";
-import { changed, follow, markCellsStale, loadStart, model, onChange, renaming, saver, undo } from "./model.js";
-import { openNames } from "./names_dialog.js";
+import { person, setPerson } from "./label_api.js";
 import { likeliestFirst, setLikeliestFirst } from "./likeliest.js";
+import { changed, follow, loadStart, markCellsStale, model, onChange, renaming, saver, undo } from "./model.js";
+import { openNames } from "./names_dialog.js";
 import { isAwaited } from "./outcome.js";
 import { TeamView } from "./team_view.js";
+import { countUnresolved, openUnresolved } from "./unresolved.js";
 
 const root = byId("view");
 const touchBar = document.querySelector(".touch");

@@ -5,8 +5,8 @@
 // that change. Edits contain the numbers of classes, kinds and labels beside their names, so that they stay valid if
 // somebody renames something before they are sent.
 
-import { get, person, post, setStore } from "./label_api.js";
 import { say } from "./dialogs.js";
+import { get, person, post, setStore } from "./label_api.js";
 import { Saver } from "./saving.js";
 import { labelsIn } from "./values.js";
 
@@ -211,21 +211,21 @@ function refused(edit, problem) {
   const found = problem.body.conflicts ?? [];
   for (const conflict of found) {
     if (conflict.what === "photo") conflict.number ??= edit.body.photo;
-    if (KEPT.has(edit.path) && conflict.version > 0) keepConflict(conflict);
+    if (CONFLICT_PATHS.has(edit.path) && conflict.version > 0) keepConflict(conflict);
     if (conflict.what === "cell") ownVersions.delete(key(conflict.fine, conflict.kind));
   }
   // The cell shows the conflict of a decision; a dialog shows others. Edits with input of a person are kept until they are
   // resolved; for others, which can be repeated, a message is enough.
-  if (!found.length && PERSONAL.has(edit.path)) saver.keepRefused(edit, problem.message);
+  if (!found.length && PERSONAL_PATHS.has(edit.path)) saver.keepRefused(edit, problem.message);
   else if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
   changed("refused", { edit, problem, conflicts: found });
 }
 
 /** Paths of edits whose conflicts stay until the person resolves them. */
-const KEPT = new Set(["/api/decide", "/api/photo", "/api/note"]);
+const CONFLICT_PATHS = new Set(["/api/decide", "/api/photo", "/api/note"]);
 
 /** Paths of edits with input of a person. */
-const PERSONAL = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
+const PERSONAL_PATHS = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
 
 /** Whether two edits change the same cell, photo label or note. */
 function samePlace(one, other) {

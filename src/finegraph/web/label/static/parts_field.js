@@ -3,8 +3,8 @@
 // Items are loaded in pages and can be searched; assignments of items that are not shown stay.
 
 import { button, el, fill } from "/shared/elements.js";
-import { count } from "./texts.js";
 import { debounce } from "./debounce.js";
+import { count } from "./texts.js";
 
 const PAGE = 200;
 const split = (text) => text.split(",").map((name) => name.trim()).filter(Boolean);

@@ -1,8 +1,8 @@
 // Accepting many suggestions at once: they are listed with their reasons, and accepted as one action.
 
 import { button, el, fill } from "/shared/elements.js";
-import { get } from "./label_api.js";
 import { openDialog } from "./dialogs.js";
+import { get } from "./label_api.js";
 import { act, kindNamed, namedCell } from "./model.js";
 import { count } from "./texts.js";
 import { inWords, namesNewLabel } from "./values.js";

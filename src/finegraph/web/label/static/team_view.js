@@ -2,12 +2,12 @@
 
 import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { get, person } from "./label_api.js";
-import { showAction } from "./history.js";
-import { act, model } from "./model.js";
-import { fullText } from "./edit_text.js";
-import { count, percentOf, when } from "./texts.js";
 import { debounce } from "./debounce.js";
+import { fullText } from "./edit_text.js";
+import { showAction } from "./history.js";
+import { get, person } from "./label_api.js";
+import { act, model } from "./model.js";
+import { count, percentOf, when } from "./texts.js";
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
