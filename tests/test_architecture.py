@@ -116,6 +116,15 @@ def test_errors_import_nothing_of_the_package():
     assert imports_of("finegraph.errors") == set()
 
 
+def test_one_meaning_per_file_name_of_pages():
+    places = {}
+    for suffix in (".js", ".css", ".html"):
+        for path in PACKAGE.rglob(f"*{suffix}"):
+            places.setdefault(path.name, set()).add(path.parent.relative_to(PACKAGE).as_posix())
+    assert {"serve.html", "label.html", "report.html", "search.html", "elements.js"} <= set(places)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def test_one_meaning_per_file_name():
     places = {}
     for path in PACKAGE.rglob("*.py"):

@@ -215,3 +215,61 @@ def test_riddles_are_recognised():
 def test_private_names_are_nouns(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert not sorted({name for name in private_names(tree) if is_riddle(name)})
+
+
+# ---- scripts of pages -----------------------------------------------------------------------------------------------
+
+SCRIPTS = sorted(PACKAGE.rglob("*.js"))
+ENGLISH = {"attribute", "class", "image", "most", "way"}
+"""Banned words that comments may have: words of HTML, and parts of "at most", "always" and the like."""
+
+
+def script_names(source):
+    """The names that a script declares, also by destructuring: variables, functions and classes."""
+    yield from re.findall(r"\b(?:const|let|function|class) ([A-Za-z_$][\w$]*)", source)
+    for declared in re.findall(r"\b(?:const|let) [\[{]([^=;]*?)[\]}] (?:=|of)", source):
+        yield from re.findall(r"(?:^|[,:{\[]) *(?:\.\.\.)?([A-Za-z_$][\w$]*) *(?=$|[,}\]])", declared)
+
+
+def script_comments(source):
+    """The comments of a script; several lines of `//` are one."""
+    blocks = re.findall(r"/\*\*?(.*?)\*/", source, re.DOTALL)
+    lines = re.findall(r"(?:^|[\s;{(])((?://.*\n\s*)+)", source)
+    texts = [re.sub(r"\s*\n\s*(?:\*|//)?\s*", " ", text) for text in blocks + lines]
+    return [re.sub(r"`[^`]*`", " ", text).removeprefix("//").strip() for text in texts]
+
+
+def is_script_riddle(name):
+    """`is_riddle` for names in camel case."""
+    snake = "_".join(parts(name))
+    return is_riddle(snake.upper() if name.isupper() else snake) or parts(name)[0] in ("told", "said", "mine")
+
+
+def comment_faults(comment):
+    """Banned words of a comment, and a beginning that is no sentence or noun."""
+    words = {singular(word) for word in re.findall(r"[a-z]+", comment.lower())}
+    found = words & ((BANNED - ENGLISH) | {"said", "whoever"})
+    return found | set(re.findall(r"^(?:What|Whoever|That|From how|Of how) ", comment))
+
+
+def test_scripts_are_read():
+    source = (
+        "// One\n// two.\nconst [first, toldBefore] = find(); // what?\n/** The\n * most. */\nlet { a: MOST } = b;\n"
+    )
+    assert set(script_names(source)) >= {"first", "toldBefore", "MOST"}
+    assert script_comments(source) == ["The most.", "One two.", "what?"]
+    assert is_script_riddle("toldBefore")
+    assert is_script_riddle("LONGEST_PAUSE")
+    assert not is_script_riddle("maxRows")
+    assert comment_faults("What was told.") == {"What ", "told"}
+    assert not comment_faults("At most three rows.")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_names_and_comments_of_scripts(path):
+    place = path.relative_to(PACKAGE).as_posix()
+    source = path.read_text(encoding="utf-8")
+    names = {path.stem, *script_names(source)}
+    assert not {name: word for name in names if (word := banned_in(name)) and not stays(word, name, place)}
+    assert not sorted(name for name in names if is_script_riddle(name))
+    assert not {comment: found for comment in script_comments(source) if (found := comment_faults(comment))}

@@ -269,7 +269,7 @@ def test_training_photos_of_a_coarse_confusion(page, address):
     sides = page.locator("#viewer .side")
     assert all(side.locator("h3 bdi").inner_text().startswith("dish ") for side in sides.all())
     page.locator("#viewer .side .enlarge").first.click()
-    assert page.locator("#light-caption strong").inner_text().startswith("fine ")
+    assert page.locator("#lightbox-caption strong").inner_text().startswith("fine ")
 
 
 def test_the_large_view_by_keyboard_buttons_and_swipe(page, address):
@@ -279,21 +279,21 @@ def test_the_large_view_by_keyboard_buttons_and_swipe(page, address):
     page.locator("#pairs button").first.click()
     page.locator("#viewer .side.left .enlarge").first.focus()
     page.keyboard.press("Enter")
-    shown = page.locator("#light")
+    shown = page.locator("#lightbox")
     assert shown.is_visible()
     total = 4 + count
-    assert page.locator("#light-count").inner_text() == f"1 of {total}"
-    assert page.locator("#light-back").is_disabled()
-    assert page.locator("#light-caption").inner_text().startswith(f"{true} · training photo")
+    assert page.locator("#lightbox-count").inner_text() == f"1 of {total}"
+    assert page.locator("#lightbox-back").is_disabled()
+    assert page.locator("#lightbox-caption").inner_text().startswith(f"{true} · training photo")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert f"truth: {true}" in page.locator("#light-caption").inner_text()
+    assert f"truth: {true}" in page.locator("#lightbox-caption").inner_text()
     page.keyboard.press("End")
-    assert page.locator("#light-count").inner_text() == f"{total} of {total}"
-    assert page.locator("#light-caption").inner_text().startswith(f"{answered} · training photo")
-    assert page.locator("#light-on").is_disabled()
-    page.locator("#light-back").click()
-    assert page.locator("#light-count").inner_text() == f"{total - 1} of {total}"
+    assert page.locator("#lightbox-count").inner_text() == f"{total} of {total}"
+    assert page.locator("#lightbox-caption").inner_text().startswith(f"{answered} · training photo")
+    assert page.locator("#lightbox-on").is_disabled()
+    page.locator("#lightbox-back").click()
+    assert page.locator("#lightbox-count").inner_text() == f"{total - 1} of {total}"
     page.keyboard.press("Escape")
     assert not shown.is_visible()
     assert page.locator("#viewer").is_visible()  # one step back, not two
@@ -306,21 +306,21 @@ def test_the_large_view_is_large(page, address):
     page.locator("#pairs button").first.click()
     small = page.locator("#viewer .photo img").first.bounding_box()
     page.locator("#viewer .photo .enlarge").first.click()
-    page.locator("#light-image[style]").wait_for()
-    large = page.locator("#light-image").bounding_box()
+    page.locator("#lightbox-image[style]").wait_for()
+    large = page.locator("#lightbox-image").bounding_box()
     assert large["width"] > 2 * small["height"]
-    page.locator("#light-caption button").click()
+    page.locator("#lightbox-caption button").click()
     assert page.locator("#viewer .detail").is_visible()
-    assert not page.locator("#light").is_visible()
+    assert not page.locator("#lightbox").is_visible()
 
 
 def test_pictures_of_examples_are_enlarged_too(page, address):
     page.goto(address)
     card = page.locator(".card").first
     card.locator(".enlarge").first.click()
-    assert page.locator("#light-count").inner_text() == f"1 of {card.locator('.enlarge').count()}"
+    assert page.locator("#lightbox-count").inner_text() == f"1 of {card.locator('.enlarge').count()}"
     page.keyboard.press("ArrowRight")
-    assert page.locator("#light-caption").inner_text().startswith("Training photo of fine ")
+    assert page.locator("#lightbox-caption").inner_text().startswith("Training photo of fine ")
 
 
 def test_a_swipe_on_a_phone(phone, address):
@@ -331,15 +331,15 @@ def test_a_swipe_on_a_phone(phone, address):
     assert phone.locator("#viewer .middle").bounding_box()["y"] > sides[0]["y"] + sides[0]["height"] - 1
     phone.locator("#viewer .side.left .enlarge").first.tap()
     swipe = """([from, to]) => {
-      const light = document.getElementById("light");
+      const light = document.getElementById("lightbox");
       const touch = (x) => new Touch({ identifier: 1, target: light, clientX: x, clientY: 300 });
       light.dispatchEvent(new TouchEvent("touchstart", { touches: [touch(from)], changedTouches: [touch(from)] }));
       light.dispatchEvent(new TouchEvent("touchend", { changedTouches: [touch(to)] }));
     }"""
     phone.evaluate(swipe, [300, 100])
-    assert phone.locator("#light-count").inner_text().startswith("2 of ")
+    assert phone.locator("#lightbox-count").inner_text().startswith("2 of ")
     phone.evaluate(swipe, [100, 300])
-    assert phone.locator("#light-count").inner_text().startswith("1 of ")
+    assert phone.locator("#lightbox-count").inner_text().startswith("1 of ")
 
 
 def test_a_wrong_label_leads_into_label(new_page, address):
@@ -409,7 +409,7 @@ def test_names_that_are_markup_are_shown_as_text(page, tmp_path):
     page.locator("#pairs button").first.click()
     assert set(page.locator("#viewer .side h3 bdi").all_inner_texts()) <= set(EVIL)
     page.locator("#viewer .side .enlarge").first.click()
-    assert page.locator("#light-caption strong").inner_text() in EVIL
+    assert page.locator("#lightbox-caption strong").inner_text() in EVIL
     page.keyboard.press("Escape")
     page.locator("#viewer .photo .doubt").first.click()
     page.mouse.move(300, 300)

@@ -210,7 +210,7 @@ class TestComparison:
 
         found = compared([without(runs[0], {1, 2, 3}), without(runs[1], {3, 4, 5})])
         assert (len(found.runs[0].photos), found.left_out) == (145, 4)  # none answered the fourth
-        assert "lines in grey, and all that is said of calibration" in report_page([runs[0], without(runs[1], {1})])
+        assert "The grey lines and the calibration use all photos" in report_page([runs[0], without(runs[1], {1})])
         assert "lines in grey" not in report_page(runs)
 
     def test_fine_labels_in_another_order(self, runs):

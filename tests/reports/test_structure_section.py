@@ -76,7 +76,7 @@ def test_what_was_learnt_is_shown_and_the_tree_unfolds(page, run, tmp_path):
     panel.locator(".tree summary", has_text="noodles").click()
     assert leaf.is_visible()
     panel.locator(".learnt-cell .enlarge").first.click()
-    assert page.locator("#light").is_visible()
+    assert page.locator("#lightbox").is_visible()
 
 
 def test_without_it_there_is_no_panel(page, tmp_path):

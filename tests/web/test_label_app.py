@@ -402,7 +402,7 @@ def test_writes_from_other_sites_are_refused(shared, path):
     assert shared.post(f"/api/{path}", json={}, headers={"sec-fetch-site": "cross-site"}).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/", "/api/start", "/photos/0/small", "/label/main.js"])
+@pytest.mark.parametrize("path", ["/", "/api/start", "/photos/0/small", "/label/label_main.js"])
 def test_another_host_name_is_refused(shared, path):
     assert shared.get(path, headers={"host": "evil.example"}).status_code == 421
 

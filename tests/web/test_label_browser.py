@@ -508,7 +508,7 @@ def test_labels_of_photos_are_imported_in_the_page(session, server, page):
     page.get_by_label("File to import").set_input_files(
         {"name": "photos.csv", "mimeType": "text/csv", "buffer": text.encode()}
     )
-    page.get_by_role("button", name="Take these labels over").click()
+    page.get_by_role("button", name="Import these labels").click()
     saved(page)
     assert session.store.photo_cells([key])[key]["spicy"].value == "no"
     press(page, "Escape", "u")
@@ -526,12 +526,12 @@ def test_a_label_of_very_many_classes_is_split_by_search(tmp_path, page):
         press(page, "m")
         page.get_by_role("tab", name="Split a label").click()
         page.get_by_label("New names").fill("dish ware")
-        page.get_by_label("Search what is split").fill("blue")
+        page.get_by_label("Search the items").fill("blue")
         page.wait_for_selector(".split:has-text('All 234 that are found')")
         page.get_by_label("Part for all").select_option("dish ware")
-        page.get_by_role("button", name="Give", exact=True).click()
+        page.get_by_role("button", name="Assign", exact=True).click()
         expect(page.locator(".parts select")).to_have_count(234)
-        page.get_by_label("Search what is split").fill("")
+        page.get_by_label("Search the items").fill("")
         page.wait_for_selector(".split:has-text('All 700 of them')")
         page.get_by_role("button", name="Preview").click()
         page.get_by_role("button", name="Make this change").click()

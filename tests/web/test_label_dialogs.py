@@ -40,7 +40,7 @@ def preview_of_a_merge(page, kind="served"):
     page.get_by_role("tab", name="Merge labels").click()
     page.locator("dialog select").select_option(kind)
     for label in ("bowl", "plate"):
-        page.locator("dialog .ticks").get_by_label(label, exact=True).check()
+        page.locator("dialog .checkboxes").get_by_label(label, exact=True).check()
     page.locator("dialog").get_by_label("Name of the one label").fill("dishware")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Make this change").wait_for()
@@ -132,12 +132,12 @@ def test_an_import_does_not_reset_what_was_decided_after_its_preview(session, se
     preview = page.locator("dialog .preview").first
     expect(preview).to_contain_text("1 change")
     decide(session, "spicy", "no")
-    page.get_by_role("button", name="Take these labels over").click()
+    page.get_by_role("button", name="Import these labels").click()
     expect(preview).to_contain_text("Nothing was changed: somebody has edited something since the preview")
     expect(preview).to_contain_text("2 changes")
     expect(preview).to_contain_text(TOFU)
     assert session.store.cell(TOFU, "spicy").value == "no"
-    page.get_by_role("button", name="Take these labels over").click()
+    page.get_by_role("button", name="Import these labels").click()
     expect(preview).to_contain_text("Saved. One undo")
     assert session.store.cell(TOFU, "spicy").value == "yes"
     assert page.locator(".toast.fault").count() == 0

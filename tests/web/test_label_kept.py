@@ -11,7 +11,7 @@ from finegraph.workflows.label import open_session
 
 def waiting(page, count=1):
     """Wait until the page says that so many things wait for the person."""
-    expect(page.locator("#state")).to_have_text(f"Please look ({count})")
+    expect(page.locator("#state")).to_have_text(f"Needs attention ({count})")
 
 
 def test_a_conflict_that_nobody_has_chosen_in_outlives_a_reload(session, server, page, faults):
@@ -133,7 +133,7 @@ def test_classes_without_any_kind_can_be_begun_with(tmp_path, page):
         press(page, "Escape")
         page.wait_for_selector("dialog", state="detached")
         press(page, "g")
-        expect(page.locator(".begin")).to_contain_text("What do you want to say of each class?")
+        expect(page.locator(".begin")).to_contain_text("What do you want to record about each class?")
         page.get_by_role("button", name="Add a kind").click()
         page.get_by_label("Name of the new kind").fill("dish")
         page.get_by_label("Its labels, separated by commas").fill("soup, rice")

@@ -52,9 +52,9 @@ def test_what_tells_names_apart_is_in_sight(cars, request, device, place, select
         page.locator(".list-rows").evaluate("element => (element.style.height = '400px')")
         page.locator(".class-list").evaluate("element => (element.style.height = '600px')")
     expect(page.locator(selector)).to_have_count(len(CARS))
-    assert [name.inner_text() for name in page.locator(f"{selector} .whole-name").all()] != []
+    assert [name.inner_text() for name in page.locator(f"{selector} .name-pieces").all()] != []
     assert told_apart(page, selector)[: len(TELLING)] == TELLING
-    assert [name.text_content() for name in page.locator(f"{selector} .whole-name").all()] == CARS
+    assert [name.text_content() for name in page.locator(f"{selector} .name-pieces").all()] == CARS
 
 
 @pytest.mark.parametrize("device", ["page", "phone"])
@@ -73,7 +73,7 @@ def test_labels_are_told_apart_in_the_grid(cars, request, device):
 
 def test_the_whole_of_a_label_stands_in_the_class(cars, page):
     enter(page, cars)
-    for option in page.locator("[data-kind=bed] .option .whole-name").all():
+    for option in page.locator("[data-kind=bed] .option .name-pieces").all():
         assert option.evaluate(IN_SIGHT)
 
 

@@ -57,7 +57,7 @@ def test_a_label_chosen_while_names_change_leaves_the_others(session, server, pa
     start.let_go()
     rows.wait()
     page.locator('.kind.focus .option[title="tofu"]').click()
-    expect(page.locator(".toast")).to_have_text(re.compile("choose again"))
+    expect(page.locator(".toast")).to_have_text(re.compile("please choose again"))
     press(page, "3")  # takes chili out, as soon as the new names are shown
     wait_until(page, lambda: cell(session, "ingredient").version > 0)
     assert cell(session, "ingredient").value == {"all_of": ["tofu", "pork", "chili", "chicken"]}
@@ -178,7 +178,7 @@ def test_a_decision_that_was_refused_is_kept_until_it_is_looked_at(session, serv
     page.reload()
     page.wait_for_selector(".kind.focus")
     page.locator('#state[data-state="open"]').click()
-    told = page.locator("dialog .left-open")
+    told = page.locator("dialog .unresolved")
     expect(told).to_contain_text(TOFU)
     expect(told).to_contain_text("served: tray")
     page.get_by_role("button", name="Choose again").click()

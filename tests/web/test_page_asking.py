@@ -69,7 +69,7 @@ def test_the_question_that_helps_most_is_asked_and_its_answer_counts(request, se
     text = card.inner_text()
     assert question.text in text
     assert f"from {percent(question.before)} to {percent(question.after)} on average" in text
-    assert (question.settles < 0.005) == ("settles it" not in text)
+    assert (question.settles < 0.005) == ("decides it" not in text)
     button = card.get_by_role("button").first
     label = "yes" if binary else button.get_attribute("data-key").removeprefix("label ")
     button.click()
@@ -92,7 +92,7 @@ def test_what_one_does_not_know_is_not_asked_again_until_the_next_photo(page, se
         assert question.text in card.inner_text()
         skip.press("Enter")
     assert "You skipped every question that would help." in card.inner_text()
-    assert page.locator("#known").inner_text() == ""
+    assert page.locator("#evidence").inner_text() == ""
     assert card.get_by_role("button", name="Ask again").evaluate("one => one === document.activeElement")
     choose(page, photo_bytes(999))
     choose(page, content)
@@ -104,7 +104,7 @@ def test_the_second_half_of_a_double_tap_answers_nothing(page, server):
     page.locator("#question").get_by_role("button", name="No", exact=True).dblclick()
     settle(page)
     assert shown(page) == expected(server, content, **{question.kind: "no"})
-    assert page.locator("#known button").count() == 1
+    assert page.locator("#evidence button").count() == 1
 
 
 def test_another_label_than_those_offered_is_found_in_the_field_of_its_kind(page, server):
@@ -138,14 +138,14 @@ def test_evidence_that_contradicts_the_photo_is_said_to_and_nothing_is_sure(requ
     text = page.locator("#answer").inner_text()
     assert "surely" not in text.lower().replace("“surely”", "")
     assert "but the photo alone gave that 1 in " in text.lower()
-    assert "The photo speaks against what you said." in text
-    page.get_by_role("button", name=f"Take back {kind}: {label}").click()
+    assert "The photo contradicts what you entered." in text
+    page.get_by_role("button", name=f"Remove {kind}: {label}").click()
     settle(page)
     assert not page.locator("#alone").is_visible()
     page.locator(f'#kind-list [data-key="{kind}={likely.label}"]').click()
     settle(page)
     words = page.locator("#alone").inner_text()
-    assert words == f"The photo alone gave what you said {percent(likely.probability)}."
+    assert words == f"From the photo alone, the probability of what you entered is {percent(likely.probability)}."
 
 
 def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
@@ -154,16 +154,16 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     choose(page, content)
     words, photos = page.locator("#similar-words"), page.locator("#similar li")
     photos.first.wait_for()
-    assert (words.inner_text(), photos.count()) == ("By looks alone.", 12)
+    assert (words.inner_text(), photos.count()) == ("By appearance only.", 12)
     restaurants = {label.partition(" @ ")[2] for label in server.model.graph.fine[:6]}
     told = page.locator("#kind-list [data-key^='restaurant=']")
     buttons = {told.nth(n).get_attribute("data-key").partition("=")[2]: told.nth(n) for n in range(told.count())}
     one, two = sorted(restaurants & buttons.keys())[:2]
     buttons[one].click()
     settle(page)
-    assert "they do not follow what you said" in words.inner_text()
+    assert "your entries are ignored" in words.inner_text()
     words.get_by_role("button", name="Only those that agree").click()
-    words.get_by_text("Only photos that agree with what you said.").wait_for()
+    words.get_by_text("Only photos that agree with your entries.").wait_for()
     assert {text.split("\n")[0].partition(" @ ")[2] for text in photos.all_inner_texts()} == {one}
     few = photos.count()
     buttons[two].click()  # or that one: the photos follow
@@ -171,7 +171,7 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     page.wait_for_function(f"document.querySelectorAll('#similar li').length > {few}")
     assert {text.split("\n")[0].partition(" @ ")[2] for text in photos.all_inner_texts()} == {one, two}
     words.get_by_role("button", name="Show all").click()
-    words.get_by_text("By looks alone").wait_for()
+    words.get_by_text("By appearance only").wait_for()
     assert photos.count() == 12
 
 

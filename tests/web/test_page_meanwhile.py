@@ -18,7 +18,7 @@ from finegraph.workflows.index import make_index
 from serving import photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")
-LOOKING = "Looking at the photo…"
+LOOKING = "Analysing the photo…"
 GONE = "The server does not answer. It may have been stopped."
 FOCUS = "document.activeElement.dataset.key"
 IN_THE_LIST = "document.activeElement.closest('#kind-list') !== null"
@@ -58,14 +58,14 @@ def test_a_tap_while_similar_photos_are_looked_for_does_not_end_the_search(phone
     open_page(phone, server)
     with held(phone, "**/v1/search"):
         choose(phone, content)  # the answer is not dimmed by the search
-        phone.get_by_text("Looking for them…").wait_for()
+        phone.get_by_text("Searching…").wait_for()
         chip(phone, "restaurant=Lei Garden").tap()
         settle(phone)
         assert shown(phone) == expected(server, content, restaurant="Lei Garden")
         assert phone.locator("#similar li").count() == 0
     phone.locator("#similar li").first.wait_for()
     assert phone.locator("#similar li").count() == 3
-    assert not phone.get_by_text("Looking for them…").is_visible()
+    assert not phone.get_by_text("Searching…").is_visible()
 
 
 def test_another_photo_ends_the_search_for_the_one_before(page, server):
@@ -75,7 +75,7 @@ def test_another_photo_ends_the_search_for_the_one_before(page, server):
     page.on("requestfailed", lambda request: ended.append(request.url))
     with held(page, "**/v1/search"):
         choose(page, contents[0])
-        page.get_by_text("Looking for them…").wait_for()
+        page.get_by_text("Searching…").wait_for()
         with page.expect_event("requestfailed"):
             choose(page, contents[1])
     page.locator("#similar li").first.wait_for()
@@ -90,7 +90,7 @@ def test_an_index_that_cannot_be_opened_is_said_at_once_and_can_be_asked_again(p
     try:
         state.write_bytes(b"{")
         choose(page, photo_bytes(4))
-        again = page.get_by_role("button", name="Look again")
+        again = page.get_by_role("button", name="Search again")
         again.wait_for()
         assert "The index cannot be opened. The index was changed" in page.locator("#similar").inner_text()
         assert page.locator("#notes").inner_text() == ""
@@ -151,10 +151,10 @@ def test_a_model_with_other_kinds_takes_over(page, server, faults):
     settle(page)
     with another_model(server, LabelGraph.from_table(table)) as other:
         chip(page, "spicy=yes").press("Enter")
-        page.locator("#notes").get_by_text("What you said was taken back.").wait_for()
+        page.locator("#notes").get_by_text("Your entries were removed.").wait_for()
         settle(page)
         assert shown(page) == expected_of(other, contents[0])
-        assert page.locator("#known").inner_text() == ""
+        assert page.locator("#evidence").inner_text() == ""
         assert headings.all_inner_texts() == ["Dish", "Place", "With", "Spicy"]
         assert "5 labels" in page.locator("#about").inner_text()
         assert page.evaluate(IN_THE_LIST)
@@ -177,7 +177,7 @@ def test_a_model_with_the_same_kinds_but_another_label_takes_over(page, server, 
     settle(page)
     with another_model(server, renamed) as other:
         chip(page, "spicy=yes").click()
-        page.locator("#notes").get_by_text("What you said was taken back.").wait_for()
+        page.locator("#notes").get_by_text("Your entries were removed.").wait_for()
         settle(page)
         assert shown(page) == expected_of(other, content)
         chip(page, "restaurant=Lei Palace").click()
@@ -222,7 +222,7 @@ def test_a_fault_of_the_page_is_said_and_the_next_tap_works(page, server, faults
     choose(page, content)
     page.route("**/v1/given", lambda route: route.fulfill(json={"prediction": {"top": None}}), times=1)
     chip(page, "restaurant=Lei Garden").click()
-    page.locator("#notes").get_by_text("The page has a fault.").wait_for()
+    page.locator("#notes").get_by_text("Something went wrong on this page.").wait_for()
     forget(faults, "TypeError")
     chip(page, "restaurant=Chef Yu").click()
     settle(page)
@@ -315,7 +315,7 @@ def test_the_keyboard_keeps_its_place_when_more_is_shown(page, server):
 
 def test_the_keyboard_keeps_its_place_when_something_is_taken_back(page, server):
     content = photo_bytes(18)
-    told = page.locator("#known button")
+    told = page.locator("#evidence button")
     open_page(page, server)
     choose(page, content)
     for key in ("restaurant=Lei Garden", "spicy=yes"):
@@ -324,7 +324,7 @@ def test_the_keyboard_keeps_its_place_when_something_is_taken_back(page, server)
     told.first.press("Enter")
     settle(page)
     assert shown(page) == expected(server, content, spicy="yes")
-    assert page.evaluate(FOCUS) == "told: spicy"
+    assert page.evaluate(FOCUS) == "evidence: spicy"
     page.keyboard.press("Enter")
     settle(page)
     assert shown(page) == expected(server, content)
@@ -332,7 +332,7 @@ def test_the_keyboard_keeps_its_place_when_something_is_taken_back(page, server)
     for key in ("restaurant=Chef Yu", "spicy=yes"):
         chip(page, key).press("Enter")
         settle(page)
-    page.get_by_role("button", name="Take all back").press("Enter")
+    page.get_by_role("button", name="Remove all").press("Enter")
     settle(page)
     assert shown(page) == expected(server, content)
     assert page.evaluate(IN_THE_LIST)
@@ -348,7 +348,7 @@ def test_the_enter_key_of_an_input_method_picks_nothing(page, server):
     for event in ("{ key: 'Enter', isComposing: true }", "{ key: 'Enter', keyCode: 229 }"):
         box.evaluate(f"one => one.dispatchEvent(new KeyboardEvent('keydown', {event}))")
         assert box.input_value() == "kung"
-        assert page.locator("#known").inner_text() == ""
+        assert page.locator("#evidence").inner_text() == ""
     box.press("Enter")
     settle(page)
     assert shown(page) == expected(server, content, dish="kung pao chicken")

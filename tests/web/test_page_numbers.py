@@ -63,12 +63,12 @@ def test_a_range_on_the_page(page, server):
     limit = float(f"{(6.0 * 16.0) ** 0.5:.3g}")
     assert f"at most {limit:g} EUR" in kinds.inner_text()
     assert shown(page) == expected(server, content, price=f"<= {limit}")
-    assert f"price: <= {limit:g}" in page.locator("#known").inner_text()
+    assert f"price: <= {limit:g}" in page.locator("#evidence").inner_text()
     lowest = page.get_by_role("slider", name="price: at least")
     lowest.evaluate("(handle) => { handle.value = 150; }")
     lowest.dispatch_event("input")
     assert page.get_by_role("slider", name="price: at most").input_value() == "150"  # it is pushed along
-    page.locator("#known button").first.click()
+    page.locator("#evidence button").first.click()
     settle(page)
     assert shown(page) == expected(server, content)
 

@@ -66,7 +66,7 @@ def test_evidence_changes_the_answer_to_what_given_says(page, server):
     page.get_by_role("group", name="restaurant").get_by_text("Chef Yu").click()  # or Chef Yu
     settle(page)
     assert shown(page) == expected(server, content, **{**both, "restaurant": {"Lei Garden", "Chef Yu"}})
-    page.get_by_role("button", name="Take all back").click()
+    page.get_by_role("button", name="Remove all").click()
     settle(page)
     assert shown(page) == expected(server, content)
 
@@ -164,7 +164,7 @@ def test_contradictory_evidence_is_said_in_words_and_can_be_taken_back(page, ser
     page.wait_for_selector("#notes .note")
     assert "no fine label of the graph agrees" in page.locator("#notes").inner_text()
     faults.lines = [line for line in faults.lines if "422" not in line]  # browsers note refused requests
-    page.get_by_role("button", name="Take back ingredient: beef: yes").click()
+    page.get_by_role("button", name="Remove ingredient: beef: yes").click()
     page.wait_for_selector("#notes:empty", state="attached")
     settle(page)
     assert shown(page) == expected(server, content, dish="shumai")
@@ -193,7 +193,7 @@ def test_by_keyboard_alone(page, server):
     page.get_by_role("option", name="kung pao chicken").wait_for()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.get_by_role("button", name="Take back dish: kung pao chicken").wait_for()
+    page.get_by_role("button", name="Remove dish: kung pao chicken").wait_for()
     settle(page)
     assert shown(page) == expected(server, content, dish="kung pao chicken")
     tab_to(page, "restaurant=")
@@ -247,7 +247,7 @@ def test_several_photos_make_a_list_to_choose_from(page, server, faults):
     for number, answer in enumerate(best):
         name, _, words = entries.nth(number).get_attribute("aria-label").partition(": ")
         assert name == f"<b>{number}</b>.png"
-        assert words == ("Cannot be read" if answer is None else ", ".join(answer))
+        assert words == ("Unreadable photo" if answer is None else ", ".join(answer))
     page.get_by_role("group", name="restaurant").get_by_text("Lei Garden").click()
     settle(page)
     assert shown(page) == expected(server, contents[0], restaurant="Lei Garden")
@@ -256,7 +256,7 @@ def test_several_photos_make_a_list_to_choose_from(page, server, faults):
     entries.nth(3).click()  # what was told of the first is not told of this one
     settle(page)
     assert shown(page) == expected(server, contents[3])
-    assert page.locator("#known").inner_text() == ""
+    assert page.locator("#evidence").inner_text() == ""
     assert [entries.nth(number).get_attribute("aria-pressed") for number in range(4)] == ["false"] * 3 + ["true"]
     prediction = server.model.predict(Image.open(io.BytesIO(contents[3])), top=6, risk=0.2)
     sentence = page.locator("#sentence").inner_text().lower().replace("\n", "; ")
@@ -340,7 +340,7 @@ def test_names_with_html_are_shown_as_text(page, faults):
             assert {label for label, _ in shown(page)} == set(HOSTILE)
             page.get_by_role("group", name="place").get_by_role("button").first.click()
             settle(page)
-            assert page.locator("#known").inner_text().startswith("place: ")
+            assert page.locator("#evidence").inner_text().startswith("place: ")
             assert page.locator("main script, main svg, #result img, #kinds b").count() == 0
             headings = [heading.text_content() for heading in page.locator("#kinds h3").all()]
             assert headings == ["<b>dish</b>", "place"]
@@ -391,7 +391,7 @@ def test_three_hundred_hostile_names_are_text_and_push_nothing_aside(request, fa
                 box.fill("")
             page.get_by_role("group", name="place").get_by_role("button").first.click()
             settle(page)
-            told = page.locator("#known button span").first.evaluate("one => one.textContent")
+            told = page.locator("#evidence button span").first.evaluate("one => one.textContent")
             assert told.removeprefix("place: ") in names
             assert page.evaluate("window.hit") is None
             assert page.locator("main :is(script, svg, iframe, math, object, a), #result img, #kinds b").count() == 0
@@ -457,7 +457,7 @@ def test_with_a_token_the_page_asks_for_it_once(page, faults):
         with running(tiny.classifier(), security=Security(token="correct horse battery")) as server:
             page.goto(server.address)
             page.get_by_label("Token").fill("correct horse battery")
-            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name="Continue").click()
             page.wait_for_selector("body[data-ready]")
             assert "token" not in page.url
             choose(page, photo_bytes(1))

@@ -52,7 +52,7 @@ def test_a_label_of_the_list_and_undo(page, server, photo, screen):
     teach.get_by_label("Your name").fill("Ada")
     _picture_of(page, f"{screen}-chosen")
     teach.get_by_role("button", name="Teach it").click()
-    teach.get_by_role("heading", name="Learnt").wait_for()
+    teach.get_by_role("heading", name="Learned").wait_for()
     settle(page)
     _picture_of(page, f"{screen}-learnt")
     assert teach.locator(".changes tbody tr").first.inner_text().split("\n")[0].startswith("kung pao @ A")
@@ -61,7 +61,7 @@ def test_a_label_of_the_list_and_undo(page, server, photo, screen):
     (lesson,) = fg.load(server.folder).lessons
     assert (lesson.label, lesson.person, lesson.forgotten) == ("kung pao @ A", "Ada", False)
     teach.get_by_role("button", name="Undo").click()
-    teach.get_by_role("heading", name="Taken back").wait_for()
+    teach.get_by_role("heading", name="Removed").wait_for()
     settle(page)
     assert shown(page) == before
     assert fg.load(server.folder).lessons[0].forgotten
@@ -84,7 +84,7 @@ def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
     teach.get_by_label("spicy").select_option("yes")
     _picture_of(page, f"{screen}-new")
     teach.get_by_role("button", name="Teach it").click()
-    teach.get_by_role("heading", name="Learnt").wait_for()
+    teach.get_by_role("heading", name="Learned").wait_for()
     settle(page)
     _picture_of(page, f"{screen}-new-learnt")
     assert "New: mapo tofu @ C, restaurant C" in teach.inner_text()
@@ -94,8 +94,8 @@ def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
     assert parents["with: pork"] == "no"
     assert (parents["restaurant"], parents["spicy"]) == ("C", "yes")
     teach.get_by_role("button", name="Done").click()
-    teach.get_by_text("What it was taught").click()
-    teach.get_by_role("button", name="Take back").click()
+    teach.get_by_text("Lessons so far").click()
+    teach.get_by_role("button", name="Remove").click()
     teach.get_by_role("button", name="No, this is").wait_for()
     settle(page)
     page.wait_for_function(
@@ -131,7 +131,7 @@ def test_names_are_text_and_nothing_else(page, server, photo):
     fg.load(server.folder).teach(odd, [photo_of(9, 0)], parents={"dish": odd}, person=odd)
     open_page(page, server)
     choose(page, photo)
-    page.locator("#teach").get_by_text("What it was taught").click()
+    page.locator("#teach").get_by_text("Lessons so far").click()
     page.locator("#teach li").get_by_text(odd).first.wait_for()
     assert page.title() == "finegraph"
 
@@ -153,7 +153,7 @@ def test_photos_to_label_come_one_after_the_other(page, tmp_path, monkeypatch, s
         settle(page)
         _picture_of(page, f"{screen}-to-label")
         first = page.locator("#top li").first.locator(".name, b").first.inner_text()
-        assert list_of.get_by_role("heading").inner_text() == "To label, the most telling first"
+        assert list_of.get_by_role("heading").inner_text() == "To label, most informative first"
         teach.get_by_role("button", name="Yes").click()
         teach.get_by_role("button", name="Next (2 left)").wait_for()
         settle(page)
@@ -170,10 +170,10 @@ def test_photos_to_label_come_one_after_the_other(page, tmp_path, monkeypatch, s
         teach.get_by_role("button", name="Next (1 left)").click()  # the one that was skipped
         page.locator("#samples li:nth-child(2) [aria-pressed=true]").wait_for()
         teach.get_by_role("button", name="Yes").click()
-        teach.get_by_role("heading", name="Learnt").wait_for()
+        teach.get_by_role("heading", name="Learned").wait_for()
         assert teach.get_by_role("button", name="Next (").count() == 0
         lessons = fg.load(tmp_path / "model").lessons
         assert [one.photos[0].name for one in lessons] == [photos[0].name, photos[2].name, photos[1].name]
         teach.get_by_role("button", name="Undo").click()
-        teach.get_by_role("heading", name="Taken back").wait_for()
+        teach.get_by_role("heading", name="Removed").wait_for()
         assert list_of.locator(".labelled").count() == 2

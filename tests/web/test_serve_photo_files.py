@@ -87,7 +87,15 @@ def test_photos_that_cannot_be_read_now_keep_nothing_else(folder, monkeypatch):
         asked = [f"/v1/samples/{number % 3}/small" for number in range(49)] + ["/v1/samples/1"]
         waiting = [pool.submit(server.client.get, path, timeout=120) for path in asked]
         until(lambda: server.state.pool._files.inside == 50)
-        for path in ("/health/live", "/health/ready", "/v1/model", "/v1/labels", "/metrics", "/", "/assets/main.js"):
+        for path in (
+            "/health/live",
+            "/health/ready",
+            "/v1/model",
+            "/v1/labels",
+            "/metrics",
+            "/",
+            "/assets/serve_main.js",
+        ):
             assert server.client.get(path).status_code == 200, path
         assert server.client.post("/v1/predict", files=files(photo_bytes())).status_code == 200
         refused = server.client.get("/v1/samples/0")

@@ -20,6 +20,7 @@ _PREFIXES = (
     "/",
     "/assets/",
     "/assets",
+    "/shared/",
     "/v1/samples/",
     "/v1/photos/",
     "/v1/samples/0/",

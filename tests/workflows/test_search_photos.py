@@ -238,4 +238,4 @@ def test_a_photo_that_is_gone_is_shown_without_a_picture(place, tmp_path):
     assert "the file cannot be shown" in text
     assert "perhaps " in text
     nothing = search_page(search_index(tmp_path / "index", [place / "query.png"], where=["dish=kung pao"]))
-    assert "No photo passes." in nothing
+    assert "No photo matches." in nothing

@@ -44,7 +44,16 @@ _CONTENTS = (
     ("graph", "Label graph"),
     ("facts", "How it was made"),
 )
-_SCRIPTS = ("data.js", "light.js", "wrong.js", "photos.js", "pairs.js", "matrix.js", "classes.js", "start.js")
+_SCRIPTS = (
+    "data.js",
+    "report_lightbox.js",
+    "wrong_label.js",
+    "photos.js",
+    "pairs.js",
+    "matrix.js",
+    "classes.js",
+    "start.js",
+)
 _IDS = {"studies": "study", "mistakes": "confusions"}
 
 

@@ -67,7 +67,7 @@ class Security:
     """Further host names of the server, without ports."""
     max_bytes: int = 32 << 20
     """The largest body."""
-    open_paths: tuple[str, ...] = ("/health/live", "/assets/")
+    open_paths: tuple[str, ...] = ("/health/live", "/assets/", "/shared/")
     """The paths that need no token; one that ends with a slash stands for all below it."""
 
     def check(self) -> None:
@@ -197,7 +197,7 @@ class Guard:
 
 def _sign_in(*, wrong: bool) -> Response:
     """The page that asks for the token, with a warning after a wrong one."""
-    page = (files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8")
+    page = (files("finegraph.web") / "shared" / "sign_in.html").read_text(encoding="utf-8")
     warning = '<p role="alert"><strong>That token is wrong.</strong> Try again.</p>\n    <form'
     return HTMLResponse(page.replace("<form", warning, 1) if wrong else page, 401)
 

@@ -23,8 +23,8 @@ from starlette.types import Scope
 from finegraph.errors import InputError
 from finegraph.web.security import reachable
 
-PAGE = Path(__file__).parent / "page"
-"""Where the files of the page of `serve` are, and those that other pages share."""
+SHARED = Path(__file__).parent / "shared"
+"""The files that the pages of both servers share, served under `/shared`."""
 
 
 class Server(uvicorn.Server):
@@ -92,11 +92,11 @@ class _Revalidated(StaticFiles):
         return response
 
 
-def mount_assets(app: FastAPI, folder: Path = PAGE, path: str = "/assets") -> None:
+def mount_assets(app: FastAPI, folder: Path, path: str) -> None:
     """Serve the files in a folder of the package, and nothing outside it."""
     app.mount(path, _Revalidated(directory=folder), name=path.strip("/").replace("/", "-"))
 
 
-def page_response(name: str, folder: Path = PAGE) -> Response:
-    """The response with a page, by the name of its file."""
-    return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
+def page_response(path: Path) -> Response:
+    """The response with the page in a file."""
+    return FileResponse(path, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})

@@ -1,6 +1,6 @@
-// The table of classes: sorted by any column, searched by fine or coarse label, drawn some rows at a time.
+// The table of classes: sortable by any column, searchable by fine or coarse label, drawn some rows at a time.
 const classes = { rows: [], shown: 100, sort: { column: 0, up: true } };
-const ON_PAPER = 1000;
+const MAX_ROWS_ON_PAPER = 1000;
 
 function classRows() {
   const size = page.fine.length;
@@ -24,8 +24,8 @@ function classRows() {
     const difference = page.runs.length > 1 ? right[page.other] - right[page.baseline] : null;
     return {
       label, parents, photos: own, train: page.train ? page.train[fine] : null, right, difference,
-      taken: worst ? `${page.fine[worst[0]]}` : "", takenCount: worst ? worst[1] : 0,
-      text: folded([label, ...parents].join("\n")),
+      confusedWith: worst ? `${page.fine[worst[0]]}` : "", confusedCount: worst ? worst[1] : 0,
+      text: normalised([label, ...parents].join("\n")),
     };
   });
 }
@@ -35,12 +35,12 @@ function shownKinds() {
 }
 
 function columns() {
-  const share = (value) => (Number.isNaN(value) ? "–" : percent(value, 0));
+  const share = (value) => (Number.isNaN(value) ? "–" : percentText(value, 0));
   const listed = [
     { title: "fine label", key: (row) => row.label, cell: (row) => row.photos.length
-      ? el("button", { type: "button", onclick: () => showPhotos(["true: ", name_(row.label)], row.photos, page.other) }, name_(row.label))
-      : name_(row.label), head: true },
-    ...shownKinds().map((kind, place) => ({ title: kind.name, key: (row) => row.parents[place], cell: (row) => name_(row.parents[place]) })),
+      ? el("button", { type: "button", onclick: () => showPhotos(["true: ", bidi(row.label)], row.photos, page.other) }, bidi(row.label))
+      : bidi(row.label), head: true },
+    ...shownKinds().map((kind, place) => ({ title: kind.name, key: (row) => row.parents[place], cell: (row) => bidi(row.parents[place]) })),
   ];
   if (page.train) listed.push({ title: page.trainOf ? `training photos, ${page.trainOf}` : "training photos", key: (row) => row.train, cell: (row) => row.train.toLocaleString("en"), number: true });
   listed.push({ title: "evaluated photos", key: (row) => row.photos.length, cell: (row) => row.photos.length.toLocaleString("en"), number: true });
@@ -49,8 +49,8 @@ function columns() {
   }));
   if (page.runs.length > 1) listed.push({ title: page.runs.length > 2 ? `difference, ${page.runs[page.other].name}` : "difference", key: (row) => row.difference, number: true,
     cell: (row) => (Number.isNaN(row.difference) ? "–" : `${row.difference < 0 ? "−" : "+"}${Math.abs(100 * row.difference).toFixed(0)}`) });
-  listed.push({ title: page.runs.length > 1 ? `${page.runs[page.other].name}: most often taken for` : "most often taken for", key: (row) => row.takenCount,
-    cell: (row) => (row.taken ? el("span", null, name_(row.taken), el("span", { class: "number" }, ` ×${row.takenCount}`)) : "") });
+  listed.push({ title: page.runs.length > 1 ? `${page.runs[page.other].name}: most often taken for` : "most often taken for", key: (row) => row.confusedCount,
+    cell: (row) => (row.confusedWith ? el("span", null, bidi(row.confusedWith), el("span", { class: "number" }, ` ×${row.confusedCount}`)) : "") });
   return listed;
 }
 
@@ -61,7 +61,7 @@ function compareKeys(one, two) {
 }
 
 function drawClasses() {
-  const wanted = folded(document.getElementById("classes-search").value.trim());
+  const wanted = normalised(document.getElementById("classes-search").value.trim());
   const all = columns();
   const { column, up } = classes.sort;
   const found = classes.rows.filter((row) => !wanted || row.text.includes(wanted));
@@ -90,7 +90,7 @@ function startClasses() {
       classes.sort = { column: place, up: same ? !classes.sort.up : !one.number };
       drawClasses();
     },
-  }, name_(one.title))));
+  }, bidi(one.title))));
   document.getElementById("classes-table").tHead.replaceChildren(el("tr", null, ...heads));
   document.getElementById("classes-search").addEventListener("input", () => { classes.shown = 100; drawClasses(); });
   document.getElementById("classes-more").addEventListener("click", () => { classes.shown += 500; drawClasses(); });

@@ -1,13 +1,13 @@
-// The data of the page: columns of numbers are unpacked when the page opens, names are always set as text.
+// The data of the page, unpacked when it opens, and helpers. Names are always set as text, never as HTML.
 const raw = JSON.parse(document.getElementById("data").textContent);
-const FORMS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, share: Uint16Array };
+const ARRAY_TYPES = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, share: Uint16Array };
 
 function unpack(column) {
   if (!column) return null;
   const text = atob(column.base64);
   const bytes = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place += 1) bytes[place] = text.charCodeAt(place);
-  const numbers = new FORMS[column.form](bytes.buffer);
+  const numbers = new ARRAY_TYPES[column.form](bytes.buffer);
   return column.form === "share" ? Float32Array.from(numbers, (step) => step / 65535) : numbers;
 }
 
@@ -46,20 +46,21 @@ const page = raw && {
   other: raw.other,
 };
 
+// Create an element with attributes, listeners (`on...`) and children. The report is one file, so it has its own helper.
 function el(tag, attributes, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "class") made.className = value;
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
 }
 
-const name_ = (text) => el("bdi", null, text);
-const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+const bidi = (text) => el("bdi", null, text);
+const percentText = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 const plural = (number, noun, nouns = `${noun}s`) => `${number.toLocaleString("en")} ${number === 1 ? noun : nouns}`;
 const leftOut = (number, noun, nouns) => (number > 0 ? `${plural(number, `more ${noun}`, `more ${nouns}`)} ${number === 1 ? "is" : "are"} left out on paper; the page has them all.` : "");
-const folded = (text) => text.toLowerCase().normalize("NFKC");
+const normalised = (text) => text.toLowerCase().normalize("NFKC");

@@ -1,4 +1,4 @@
-// The confusion matrix: a canvas in which each cell, or block of cells where there are many labels, leads to its photos.
+// The confusion matrix: a canvas whose cells, or blocks of cells if there are many labels, open their photos.
 const matrix = { canvas: document.getElementById("matrix"), cell: document.getElementById("matrix-cell"), at: null };
 const SIDE = 640;
 
@@ -11,7 +11,7 @@ function levelData() {
   const own = page.runs[run];
   const answers = kind && own.kinds[level - 1];
   const predicted = kind ? answers && answers.predicted : own.predicted;
-  // Where a fine label has several coarse labels, each of them is a right answer.
+  // If a fine label has several coarse labels, each of them is a right answer.
   const truth = !kind ? page.truth : !answers ? kind.truth
     : Int32Array.from(kind.truth, (label, photo) => (answers.right[photo] === 1 ? answers.predicted[photo] : label));
   let sorted = kind ? kind.order : page.orders[order === "name" ? "coarse" : order];
@@ -72,7 +72,7 @@ function draw() {
   }
 }
 
-// Squares around the fine labels of one coarse label, where the order keeps these together.
+// Draw squares around the fine labels of a coarse label, if the order keeps them together.
 function outline(context, step, colour) {
   if (matrix.data.level || matrix.bins < matrix.size) return;
   context.strokeStyle = colour;
@@ -94,7 +94,7 @@ function labelOf(bin) {
   const { size, bins, data } = matrix;
   const start = Math.ceil(bin * size / bins), end = Math.max(start + 1, Math.ceil((bin + 1) * size / bins));
   const first = data.labels[data.sorted[start]];
-  return end - start > 1 ? [name_(first), ` and ${end - start - 1} more`] : [name_(first)];
+  return end - start > 1 ? [bidi(first), ` and ${end - start - 1} more`] : [bidi(first)];
 }
 
 function photosAt(row, column) {
@@ -141,18 +141,18 @@ function matrixKeys(event) {
   event.preventDefault();
 }
 
-const PAIRS_ON_PAPER = 15; // the style sheet hides the others in print
+const MAX_PAIRS_ON_PAPER = 15; // the style sheet hides the others in print
 let pairsShown = 40;
 function listPairs() {
-  const wanted = folded(document.getElementById("pairs-search").value);
+  const wanted = normalised(document.getElementById("pairs-search").value);
   const { labels, run } = matrix.data;
-  const found = matrix.pairs.filter((pair) => !wanted || [pair.truth, pair.answer].some((label) => folded(labels[label]).includes(wanted)));
+  const found = matrix.pairs.filter((pair) => !wanted || [pair.truth, pair.answer].some((label) => normalised(labels[label]).includes(wanted)));
   const items = found.slice(0, pairsShown).map((pair) => el("li", null, el("button", {
     type: "button", onclick: () => showPair(pair, run),
-  }, el("span", null, name_(labels[pair.truth]), " → ", name_(labels[pair.answer])), el("span", { class: "number" }, String(pair.photos.length)))));
+  }, el("span", null, bidi(labels[pair.truth]), " → ", bidi(labels[pair.answer])), el("span", { class: "number" }, String(pair.photos.length)))));
   document.getElementById("pairs").replaceChildren(...items.length ? items : [el("li", { class: "note" }, "none")]);
   document.getElementById("pairs-more").hidden = found.length <= pairsShown;
-  document.getElementById("pairs-paper").textContent = leftOut(found.length - PAIRS_ON_PAPER, "confusion", "confusions");
+  document.getElementById("pairs-paper").textContent = leftOut(found.length - MAX_PAIRS_ON_PAPER, "confusion", "confusions");
 }
 
 function fillOrders() {

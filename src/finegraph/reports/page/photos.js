@@ -10,17 +10,17 @@ const CHUNK = 60;
 const BLANK = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=";
 
 function picture(photo, shots, at) {
-  if (!page.pictures[photo]) return el("div", { class: "no-photo" }, "no picture kept");
-  return enlarging(el("img", { src: page.pictures[photo], alt: "" }), evaluatedWords(photo), shots, at);
+  if (!page.pictures[photo]) return el("div", { class: "no-photo" }, "no picture stored");
+  return enlargeButton(el("img", { src: page.pictures[photo], alt: "" }), evaluatedWords(photo), shots, at);
 }
 
 const evaluatedWords = (photo) => `Evaluated photo of ${page.truth[photo] < 0 ? "an unknown label" : page.fine[page.truth[photo]]}`;
 
-// An evaluated photo in the large view; one without a picture is a blank with its words.
+// The shot of an evaluated photo; without a picture it is blank.
 function photoShot(photo, run) {
   return {
     src: page.pictures[photo] || BLANK, alt: evaluatedWords(photo), photo,
-    caption: () => [...answerWords(photo, run), " · ", name_(page.names[photo])],
+    caption: () => [...answerWords(photo, run), " · ", bidi(page.names[photo])],
   };
 }
 
@@ -28,8 +28,8 @@ function answerWords(photo, run) {
   const answers = page.runs[run], truth = page.truth[photo], right = answers.predicted[photo] === truth;
   return [
     el("span", null, truth < 0 ? null : el("span", { class: `mark ${right ? "yes" : "no"}` }, right ? "✓ " : "✗ "),
-      name_(page.fine[answers.predicted[photo]]), " ", el("span", { class: "number" }, percent(answers.topProbability[photo * answers.places]))),
-    ...(right || truth < 0 ? [] : [" ", el("span", null, "truth: ", name_(page.fine[truth]))]),
+      bidi(page.fine[answers.predicted[photo]]), " ", el("span", { class: "number" }, percentText(answers.topProbability[photo * answers.places]))),
+    ...(right || truth < 0 ? [] : [" ", el("span", null, "truth: ", bidi(page.fine[truth]))]),
   ];
 }
 
@@ -39,7 +39,7 @@ function openViewer() {
   viewer.title.focus();
 }
 
-// Show a list in the viewer; `list` is { title, again }: what shows it again after one of its photos.
+// Show a list in the viewer; `list` is { title, reopen }, where `reopen` returns to it from one of its photos.
 function openList(list, ...body) {
   viewer.list = list;
   viewer.back.hidden = true;
@@ -50,13 +50,13 @@ function openList(list, ...body) {
 
 function showPhotos(title, photos, run) {
   const shots = () => photos.map((photo) => photoShot(photo, run));
-  openList({ title, again: () => showPhotos(title, photos, run) },
+  openList({ title, reopen: () => showPhotos(title, photos, run) },
     el("p", { class: "note" }, plural(photos.length, "photo")), ...photoGrid(photos, run, shots, 0));
 }
 
-const cardWords = (photo, run) => [...answerWords(photo, run), el("span", { class: "file" }, name_(page.names[photo]))];
+const cardWords = (photo, run) => [...answerWords(photo, run), el("span", { class: "file" }, bidi(page.names[photo]))];
 
-// Photos as cards, some at a time; `shots` are those of the large view, in which they begin at `start`.
+// Photos as cards, some at a time; in `shots` of the lightbox they begin at `start`.
 function photoGrid(photos, run, shots, start, words = cardWords) {
   const grid = el("ul", { class: "grid" });
   const more = el("button", { type: "button" }, "Show more");
@@ -82,9 +82,9 @@ function photoCard(photo, run, shots, at, words) {
 function showPhoto(photo, doubt = false) {
   const truth = page.truth[photo];
   viewer.back.hidden = viewer.list === null;
-  viewer.title.replaceChildren(truth < 0 ? "label not known" : name_(page.fine[truth]));
+  viewer.title.replaceChildren(truth < 0 ? "label not known" : bidi(page.fine[truth]));
   viewer.body.replaceChildren(el("div", { class: "detail" },
-    el("div", null, picture(photo, () => [photoShot(photo, page.other)], 0), el("p", { class: "file" }, name_(page.names[photo]))),
+    el("div", null, picture(photo, () => [photoShot(photo, page.other)], 0), el("p", { class: "file" }, bidi(page.names[photo]))),
     el("div", null, doubt ? wrongLabel(photo, true) : null, ...page.runs.map((run) => runDetail(run, photo)), doubt ? null : wrongLabel(photo, false))));
   openViewer();
 }
@@ -105,11 +105,11 @@ function runDetail(run, photo) {
       : kind ? `${kind.name}: ${stated()}`
         : ends ? `${run.sources[level]}: ${ends.map((end) => Number(end.toPrecision(4))).join(" to ")}` : `the ${run.sources[level]}`;
   return el("section", null,
-    el("h3", null, name_(run.name), " ",
+    el("h3", null, bidi(run.name), " ",
       truth < 0 ? null : el("small", null, run.rank[photo] === 1 ? "right" : `the right label is number ${run.rank[photo]}`)),
     el("ol", null, ...rows),
-    el("p", { class: "note" }, "sure answer: ", name_(sure),
-      level < 0 ? "" : ` (${percent(run.sure.probability[photo])})`),
+    el("p", { class: "note" }, "sure answer: ", bidi(sure),
+      level < 0 ? "" : ` (${percentText(run.sure.probability[photo])})`),
     kindList(run, photo), odds(run, photo));
 }
 
@@ -117,8 +117,8 @@ function shareRow(label, share, right) {
   const bar = el("i");
   bar.style.width = `${100 * share}%`;
   return el("li", { class: right ? "is-right" : null },
-    el("span", null, right ? el("span", { class: "mark yes" }, "✓ ") : null, name_(label)),
-    el("span", { class: "number" }, percent(share)), el("span", { class: "rail-bar" }, bar));
+    el("span", null, right ? el("span", { class: "mark yes" }, "✓ ") : null, bidi(label)),
+    el("span", { class: "number" }, percentText(share)), el("span", { class: "rail-bar" }, bar));
 }
 
 function kindList(run, photo) {
@@ -130,10 +130,10 @@ function kindList(run, photo) {
   return el("dl", { class: "kinds" }, ...places.map((place) => {
     const answer = run.kinds[place], kind = page.kinds[place], right = answer.right[photo];
     const truth = kind.truth[photo];
-    return el("div", null, el("dt", null, name_(kind.name)),
+    return el("div", null, el("dt", null, bidi(kind.name)),
       el("dd", null, el("span", { class: `mark ${right === 1 ? "yes" : right === 0 ? "no" : "open"}` }, right === 1 ? "✓ " : right === 0 ? "✗ " : "· "),
-        name_(kind.labels[answer.predicted[photo]]), " ", el("span", { class: "number" }, percent(answer.probability[photo])),
-        right === 0 && truth >= 0 ? el("span", { class: "by" }, " truth: ", name_(kind.labels[truth])) : null));
+        bidi(kind.labels[answer.predicted[photo]]), " ", el("span", { class: "number" }, percentText(answer.probability[photo])),
+        right === 0 && truth >= 0 ? el("span", { class: "by" }, " truth: ", bidi(kind.labels[truth])) : null));
   }));
 }
 
@@ -147,10 +147,10 @@ function odds(run, photo) {
     bar.style.width = `${100 * Math.abs(value) / largest}%`;
     const half = value < 0 ? [bar, el("span")] : [el("span"), bar];
     const label = source < 0 ? "all other kinds" : source === 0 ? "fine label" : run.sources[source];
-    return [name_(label), el("span", { class: "track" }, ...half), el("span", { class: "number" }, `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`)];
+    return [bidi(label), el("span", { class: "track" }, ...half), el("span", { class: "number" }, `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`)];
   });
   const first = page.fine[run.top[photo * run.places]], second = page.fine[run.top[photo * run.places + 1]];
   return el("div", { class: "why-list" },
-    el("h4", null, "Why ", name_(first), " rather than ", name_(second), `: log odds ${total < 0 ? "−" : "+"}${Math.abs(total).toFixed(2)}`),
+    el("h4", null, "Why ", bidi(first), " rather than ", bidi(second), `: log odds ${total < 0 ? "−" : "+"}${Math.abs(total).toFixed(2)}`),
     el("div", { class: "odds" }, ...cells));
 }

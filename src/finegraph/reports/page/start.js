@@ -1,8 +1,8 @@
-// Start: show what needs scripts, and let buttons of the page open the viewer.
+// Start: show the parts that need scripts, and connect the buttons of the page.
 const CHANGES = {
   fixed: ["fixed by ", (base, own, truth) => base !== truth && own === truth],
   broken: ["broken by ", (base, own, truth) => base === truth && own !== truth],
-  moved: ["wrong in another way in ", (base, own, truth) => base !== truth && own !== truth && base !== own],
+  moved: ["still wrong, with a different answer, in ", (base, own, truth) => base !== truth && own !== truth && base !== own],
 };
 
 function startButtons() {
@@ -13,11 +13,11 @@ function startButtons() {
     const buttons = [...group.querySelectorAll(".enlarge")];
     for (const button of buttons) if (page.pictures[button.dataset.row]) button.querySelector("img").src = page.pictures[button.dataset.row];
     const shots = () => buttons.map((button) => {
-      const image = button.querySelector("img"), row = button.dataset.row;
-      return row === undefined ? { src: image.src, alt: image.alt, caption: () => [name_(image.alt)] }
-        : { ...photoShot(Number(row), page.other), src: page.pictures[row] || image.src };
+      const picture = button.querySelector("img"), row = button.dataset.row;
+      return row === undefined ? { src: picture.src, alt: picture.alt, caption: () => [bidi(picture.alt)] }
+        : { ...photoShot(Number(row), page.other), src: page.pictures[row] || picture.src };
     });
-    buttons.forEach((button, place) => button.addEventListener("click", () => openLight(shots(), place)));
+    buttons.forEach((button, place) => button.addEventListener("click", () => openLightbox(shots(), place)));
   }
   for (const button of document.querySelectorAll("[data-changed]")) {
     button.addEventListener("click", () => {
@@ -25,27 +25,27 @@ function startButtons() {
       const run = Number(button.dataset.run);
       const base = page.runs[page.baseline].predicted, own = page.runs[run].predicted;
       const photos = [...page.truth.keys()].filter((photo) => page.truth[photo] >= 0 && fits(base[photo], own[photo], page.truth[photo]));
-      showPhotos([words, name_(page.runs[run].name)], photos, run);
+      showPhotos([words, bidi(page.runs[run].name)], photos, run);
     });
   }
   for (const button of document.querySelectorAll("[data-photos]")) {
     button.addEventListener("click", () => showPhotos([button.dataset.title], button.dataset.photos.split(",").map(Number), page.other));
   }
   document.getElementById("viewer-close").addEventListener("click", () => viewer.dialog.close());
-  viewer.back.addEventListener("click", () => viewer.list.again());
+  viewer.back.addEventListener("click", () => viewer.list.reopen());
   viewer.dialog.addEventListener("click", (event) => { if (event.target === viewer.dialog) viewer.dialog.close(); });
 }
 
-// On paper nothing can be unfolded.
-let folded_ = [], rows_ = 0;
+// For printing, unfold all details and show more rows.
+let foldedDetails = [], rowsBefore = 0;
 window.addEventListener("beforeprint", () => {
-  folded_ = [...document.querySelectorAll("details:not([open])")];
-  for (const one of folded_) one.open = true;
-  if (page) showRows(Math.max(rows_ = classes.shown, ON_PAPER));
+  foldedDetails = [...document.querySelectorAll("details:not([open])")];
+  for (const one of foldedDetails) one.open = true;
+  if (page) showRows(Math.max(rowsBefore = classes.shown, MAX_ROWS_ON_PAPER));
 });
 window.addEventListener("afterprint", () => {
-  for (const one of folded_) one.open = false;
-  if (page) showRows(rows_);
+  for (const one of foldedDetails) one.open = false;
+  if (page) showRows(rowsBefore);
 });
 function showRows(count) {
   classes.shown = count;
@@ -57,5 +57,5 @@ if (page) {
   startMatrix();
   startClasses();
   startButtons();
-  startLight();
+  startLightbox();
 }

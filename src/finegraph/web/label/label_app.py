@@ -30,14 +30,14 @@ from finegraph.web.label.history_routes import history_routes
 from finegraph.web.label.photo_routes import photo_routes
 from finegraph.web.problems import ProblemError, install_problems, problem_of
 from finegraph.web.security import Guard, Security
-from finegraph.web.server import mount_assets, page_response
+from finegraph.web.server import SHARED, mount_assets, page_response
 from finegraph.workflows.label import LabelSession
 
 _LOG = logging.getLogger("finegraph.web")
 
 STATIC = Path(__file__).parent / "static"
 """The files of the page."""
-OPEN_PATHS = ("/health/live", "/health/ready", "/assets/", "/label/")
+OPEN_PATHS = ("/health/live", "/health/ready", "/label/", "/shared/")
 """Paths without a token: health, and the files of the page, which hold no labels."""
 ADVICE = {
     "not-found": "Load the page again, which is at /.",
@@ -77,7 +77,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
     @app.get("/")
     def page() -> Response:
-        return page_response("index.html", STATIC)
+        return page_response(STATIC / "label.html")
 
     @app.get("/health/live")
     def live() -> dict[str, str]:
@@ -91,8 +91,8 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
         health.refuse_damaged()
         return {"status": "ready"}
 
-    mount_assets(app)
     mount_assets(app, STATIC, "/label")
+    mount_assets(app, SHARED, "/shared")
     app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, max_bytes=MAX_BYTES))
     return app
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,8 +29,10 @@ from finegraph.web.serve.predict_routes import predict_routes
 from finegraph.web.serve.schemas import HealthBody
 from finegraph.web.serve.search_routes import label_search_routes, search_routes
 from finegraph.web.serve.server_state import ServerState, Statistics
-from finegraph.web.server import mount_assets, page_response
+from finegraph.web.server import SHARED, mount_assets, page_response
 
+PAGE = Path(__file__).parent / "page"
+"""The files of the page, served under `/assets`."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 ADVICE = {
@@ -54,7 +57,7 @@ def make_app(state: ServerState) -> FastAPI:
         title="finegraph",
         version=__version__,
         description="What is on photos: fine and coarse labels with one exact posterior.",
-        docs_url=None,  # that page loads scripts from elsewhere; ours is `page/docs.html`
+        docs_url=None,  # that page loads scripts from elsewhere; ours is `page/api_docs.html`
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -62,15 +65,16 @@ def make_app(state: ServerState) -> FastAPI:
     lessons = (lesson_routes,) if state.settings.teach else ()
     for routes in (predict_routes, search_routes, label_search_routes, model_routes, *lessons, _health_routes):
         app.include_router(routes(state))
-    mount_assets(app)
+    mount_assets(app, PAGE, "/assets")
+    mount_assets(app, SHARED, "/shared")
 
     @app.get("/", include_in_schema=False)
     def page() -> Response:
-        return page_response("index.html")
+        return page_response(PAGE / "serve.html")
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
-        return page_response("docs.html")
+        return page_response(PAGE / "api_docs.html")
 
     _complete_description(app, has_token=state.settings.security.token is not None)
     app.add_middleware(_LessonRefresh, state=state)

@@ -40,9 +40,9 @@ def search_page(result: SearchResult) -> str:
     """The page as text."""
     from jinja2 import Environment
 
-    template = Environment(autoescape=True).from_string((_PAGE / "page.html").read_text(encoding="utf-8"))
+    template = Environment(autoescape=True).from_string((_PAGE / "search.html").read_text(encoding="utf-8"))
     return template.render(
-        css=(_PAGE / "page.css").read_text(encoding="utf-8"),
+        css=(_PAGE / "search.css").read_text(encoding="utf-8"),
         about=_about(result),
         queries=[_query(query) for query in result.queries],
     )

@@ -1,8 +1,7 @@
-// The address of what is shown, after the `#`: `#class=NAME`, `#class=NAME&photo=FILE`, `#grid=KIND`, `#compare=KIND`,
-// `#team`. The browser's
-// Back goes to the view before. Reports link to photos in this form; see docs/label.md.
+// The address of the open view, after the `#`: `#class=NAME`, `#class=NAME&photo=FILE`, `#grid=KIND`, `#compare=KIND`,
+// `#team`. The browser's Back returns to the former view. Reports link to photos in this form; see docs/label.md.
 
-/** What an address names: a view, a place in it and a photo. Addresses of earlier versions were `#/class/NAME`. */
+/** Parse an address: a view, a class or kind in it, and a photo. Addresses of earlier versions were `#/class/NAME`. */
 export function readAddress(hash = location.hash) {
   const [, view, place] = hash.startsWith("#/") ? hash.split("/") : [];
   const fields = new URLSearchParams(view === undefined ? hash.slice(1) : `${view}=${place ?? ""}`);
@@ -10,7 +9,7 @@ export function readAddress(hash = location.hash) {
   return { view: name, place: fields.get(name) || undefined, photo: fields.get("photo") || undefined };
 }
 
-/** Set the address; another place in the same view takes the place of the one before. */
+/** Set the address. Only another view adds an entry to the history of the browser. */
 export function setAddress(view, place, photo) {
   const named = (name, value) => `${name}=${encodeURIComponent(value)}`;
   const fields = [place === undefined ? view : named(view, place), photo !== undefined && named("photo", photo)];

@@ -1,19 +1,20 @@
-// All that is known of one cell: who decided what, suggestions with their reasons, findings, its kind's progress.
+// The details of one cell: decisions of people, suggestions with reasons, findings, and the progress of the kind.
 
-import { button, count, el, fill, percent, when } from "./dom.js";
-import { bindings, keyName, withKey } from "./keys.js";
+import { button, el, fill } from "/shared/elements.js";
 import { showHistory } from "./history.js";
+import { bindings, keyName, withKey } from "./keys.js";
 import { cellOf, progressOf, shownValue } from "./model.js";
 import { orderButton } from "./options.js";
+import { count, percentOf, when } from "./texts.js";
 import { inWords, namesNewLabel, same } from "./values.js";
 
-/** Where a value comes from. */
+/** The source of a value. */
 function source(cell, value) {
   if (cell.version > 0 && cell.by) return `${cell.by}, ${when(cell.at)}`;
   return value === null ? "Nobody has decided this yet" : "From the imported file";
 }
 
-/** Photos of classes that have what is suggested and look most like this one: the reason, to look at. */
+/** Photos of the most similar classes with the suggested label, as the reason of a suggestion. */
 function alikePhotos({ alike = [] }) {
   const shown = alike.map(({ fine, number }) =>
     el("figure", {}, el("img", { src: `/photos/${number}/small`, alt: "", loading: "lazy" }), el("figcaption", {}, fine)),
@@ -35,7 +36,7 @@ export class CellPanel {
     fill(
       this.root,
       this.heading(cell, shownValue(fine, view.kind.name)),
-      orderButton(view.turnOrder),
+      orderButton(view.toggleOrder),
       this.votes(cell),
       this.suggestions(view.row.suggestions.filter((one) => one.kind === view.kind.name)),
       view.row.suggestions.length > 0 && button(withKey("All suggestions", "acceptAll"), () => view.actions.acceptAll(), { class: "quiet" }),
@@ -54,7 +55,7 @@ export class CellPanel {
       el("p", { class: value === null ? "value muted" : "value" }, inWords(value)),
       el("p", { class: "muted" }, source(cell, value)),
       progress && el("progress", { max: progress.total, value: known, "aria-label": "known classes" }),
-      progress && el("p", { class: "muted" }, `${percent(known, progress.total)} known, ${count(progress.unknown, "class", "classes")} left`),
+      progress && el("p", { class: "muted" }, `${percentOf(known, progress.total)} known, ${count(progress.unknown, "class", "classes")} left`),
     );
   }
 
@@ -66,7 +67,7 @@ export class CellPanel {
         "li",
         { class: same(value, cell.value) ? "vote" : "vote other" },
         el("span", { class: "who" }, who),
-        el("span", { class: "said" }, inWords(value)),
+        el("span", { class: "vote-value" }, inWords(value)),
         cell.disagreement && button("Settle on this", () => this.view.resolve(value), { class: "small" }),
       ),
     );

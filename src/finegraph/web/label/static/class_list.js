@@ -1,30 +1,31 @@
-// The list of classes beside one class: search, filter, order; only the rows in sight exist.
+// The list of classes beside one class: search, filter, order; only the visible rows exist as elements.
 
-import { get } from "./api.js";
-import { count, el } from "./dom.js";
-import { afterTyping } from "./typing.js";
-import { UnlikeNames, wholeName } from "./unlike_names.js";
+import { el } from "/shared/elements.js";
+import { debounce } from "./debounce.js";
+import { get } from "./label_api.js";
+import { NameDifferences, nameElement } from "./name_differences.js";
+import { count } from "./texts.js";
 import { VirtualList } from "./virtual_list.js";
 
-/** The filters, in the order in which the key goes through them. */
+/** The filters, in the order of the filter key. */
 export const FILTERS = {
   all: "All classes",
   unknown: "With unknown labels",
   disagreement: "People disagree",
-  low_confidence: "The model doubts",
+  low_confidence: "Model is unsure",
   contradicted: "Photos contradict",
   suggested: "With suggestions",
   noted: "With notes",
 };
-export const ORDERS = { graph: "In file order", name: "By name", attention: "Doubtful first" };
+export const ORDERS = { graph: "In file order", name: "By name", attention: "Needs attention first" };
 
-/** The field that searches the classes of a view, which has `ask` and `searchKey`. */
+/** The search field of a view with the methods `ask` and `searchKey`. */
 export function searchField(view) {
   return el("input", {
     type: "search",
     placeholder: "Search classes  /",
     "aria-label": "Search classes",
-    oninput: afterTyping((event) => view.ask({ search: event.target.value })),
+    oninput: debounce((event) => view.ask({ search: event.target.value })),
     onkeydown: (event) => view.searchKey(event),
   });
 }
@@ -33,24 +34,24 @@ export function searchField(view) {
 export function choices(label, entries, value, onchange) {
   const options = Object.entries(entries).map(([name, text]) => el("option", { value: name, selected: name === value }, text));
   const change = (event) => {
-    event.target.blur(); // the keys are for the page again
+    event.target.blur(); // return the keyboard to the page
     onchange(event.target.value);
   };
   return el("select", { "aria-label": label, onchange: change }, options);
 }
 
-/** The height of a row, and of one whose name takes two lines, as in class.css. */
+/** The heights of rows with names of one and two lines, as in class.css. */
 const ROW = 34;
 const TALL_ROW = 44;
-/** What stands beside a name, in pixels. */
-const BESIDE = 36;
+/** The width of a row without its name, in pixels. */
+const ROW_PADDING = 36;
 
-/** How many classes after the one in focus are looked for where it is not in a list any more. */
-const NEAR = 20;
+/** The number of following classes to look for if the focused one is no longer in the list. */
+const MAX_NEAR = 20;
 
-/** The numbers of the classes at which to stay when a list is asked for anew: that at a place, else one of the next. */
+/** The numbers of the class at an index and of those after it; a reloaded list stays at the first that it still has. */
 export function near(list, index) {
-  const rows = Array.from({ length: NEAR }, (_, step) => list.row(index + step));
+  const rows = Array.from({ length: MAX_NEAR }, (_, step) => list.row(index + step));
   return rows.filter(Boolean).map((row) => row.number);
 }
 
@@ -60,12 +61,12 @@ export class ClassList {
    * @param {(row: {fine: string, number: number}) => Promise<void>} open
    */
   constructor(holder, open) {
-    Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null, names: new UnlikeNames() });
+    Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null, names: new NameDifferences() });
     this.search = searchField(this);
     this.total = el("span", { class: "muted" });
     this.rows = el("div", { class: "list-rows", role: "listbox", "aria-label": "Classes" });
     holder.replaceChildren(el("div", { class: "list-tools" }, this.search, el("div", { class: "row" }, this.selects())), this.rows);
-    this.list = new VirtualList(this.rows, ROW, (page) => this.load(page), (row, at) => this.draw(row, at), () => (this.renewed = this.again().catch(() => {})));
+    this.list = new VirtualList(this.rows, ROW, (page) => this.load(page), (row, at) => this.draw(row, at), () => (this.renewed = this.reload().catch(() => {})));
   }
 
   selects() {
@@ -77,37 +78,37 @@ export class ClassList {
   async load(asked) {
     const page = await get("/api/classes", { ...this.query, ...asked });
     this.total.textContent = count(page.total, "class", "classes");
-    this.compare(page.rows.map((row) => row.fine), asked.list === undefined);
+    this.addNames(page.rows.map((row) => row.fine), asked.list === undefined);
     return page;
   }
 
-  /** Take note of the names of a page; a new list has rows of two lines if its names are too long for one. */
-  compare(names, anew) {
-    if (anew) {
+  /** Add the names of a page; a new list gets rows of two lines if a name is too long for one. */
+  addNames(names, isNewList) {
+    if (isNewList) {
       this.names.clear();
-      const room = this.rows.clientWidth - BESIDE;
-      const tall = names.some((name) => this.widthOf(name) > room);
+      const available = this.rows.clientWidth - ROW_PADDING;
+      const tall = names.some((name) => this.widthOf(name) > available);
       this.rows.classList.toggle("two-lines", tall);
       this.list.rowHeight = tall ? TALL_ROW : ROW;
     }
     if (this.names.add(names)) this.list.mark(() => true);
   }
 
-  /** How wide a name is where it is widest, as that of the open class. */
+  /** The width of a name in its widest style, that of the open class. */
   widthOf(name) {
-    this.pen ??= el("canvas").getContext("2d");
+    this.canvasContext ??= el("canvas").getContext("2d");
     const { fontSize, fontFamily } = getComputedStyle(this.rows);
-    this.pen.font = `600 ${fontSize} ${fontFamily}`;
-    return this.pen.measureText(name).width;
+    this.canvasContext.font = `600 ${fontSize} ${fontFamily}`;
+    return this.canvasContext.measureText(name).width;
   }
 
-  /** Where photos contradict labels, those classes come first, until a person chooses another order. */
+  /** If photos contradict labels, list those classes first until the person chooses another order. */
   begin(contradicted) {
     if (contradicted && !this.begun) this.query.order = this.order.value = "attention";
     this.begun = true;
   }
 
-  /** Change what is listed and open the first class of it. */
+  /** Change the query and open the first class. */
   async ask(change) {
     Object.assign(this.query, change);
     this.filter.value = this.query.show;
@@ -117,10 +118,10 @@ export class ClassList {
     if (this.list.row(0)) this.go(0);
   }
 
-  /** Ask for the list anew and stay at the open class, or before the one that came after it. */
-  async again(open = this.list.row(this.index)?.number) {
+  /** Reload the list and stay at the open class, or before the one that came after it. */
+  async reload(open = this.list.row(this.index)?.number) {
     const wanted = [...new Set([open, ...near(this.list, this.index)])].filter((number) => number !== undefined);
-    const place = await this.list.reset(wanted.slice(0, NEAR));
+    const place = await this.list.reset(wanted.slice(0, MAX_NEAR));
     if (place === undefined) return;
     if (place === null) this.index = Math.min(this.index, this.list.total);
     else this.index = (await this.list.rowAt(place))?.number === open ? place : place - 1;
@@ -147,7 +148,7 @@ export class ClassList {
     event.stopPropagation();
   }
 
-  /** Open the class at a place of the list, or the next one in a direction that has not been removed meanwhile. */
+  /** Open the class at an index, or the next one in a direction that was not removed. */
   async go(index, step = 1) {
     let row;
     for (; index >= 0 && index < this.list.total; index += step) {
@@ -155,7 +156,7 @@ export class ClassList {
       if (!row?.removed) break;
     }
     if (!row && this.renewed) {
-      await this.renewed; // the list is another one now, in which the open class has another place
+      await this.renewed; // in the new list the open class has another index
       this.renewed = undefined;
       return this.go(this.index + step, step);
     }
@@ -167,14 +168,14 @@ export class ClassList {
     return true;
   }
 
-  /** Show which class is open where it was not chosen from the list. */
+  /** Mark the open class if it was not opened from the list. */
   place(row) {
     this.choose(row.fine);
     for (const [index, listed] of this.list.loaded()) if (listed.number === row.number) this.index = index;
     this.list.reveal(Math.max(0, this.index));
   }
 
-  /** Mark the class that is open. */
+  /** Mark the open class. */
   choose(fine) {
     const before = this.current;
     this.current = fine;
@@ -199,12 +200,12 @@ export class ClassList {
         tabindex: "-1",
         onclick: () => this.go(index),
       },
-      row ? wholeName(row.fine, this.names, { class: "name" }) : el("span", { class: "muted" }, "…"),
+      row ? nameElement(row.fine, this.names, { class: "name" }) : el("span", { class: "muted" }, "…"),
       row?.note && el("span", { class: "muted", title: row.note }, "✎"),
     );
   }
 
-  /** Start typing in the search. */
+  /** Focus the search field. */
   focusSearch() {
     this.search.focus();
     this.search.select();

@@ -1,41 +1,42 @@
-// One class at a time: its name, photos and note, a row per kind, and beside it all that is known of the cell in focus.
+// One class at a time: its name, photos and note, a row per kind, and a panel with the details of the focused cell.
 
+import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { Ahead } from "./ahead.js";
-import { get } from "./api.js";
 import { CellPanel } from "./cell_panel.js";
 import { ClassList } from "./class_list.js";
-import { button, count, el, fill } from "./dom.js";
+import { debounce } from "./debounce.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
 import { drawKindRow } from "./kind_row.js";
+import { get } from "./label_api.js";
 import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, model, putRows, renaming, resolve, shownValue } from "./model.js";
+import { openNames } from "./names_dialog.js";
 import { NoteField } from "./note_field.js";
 import { groupOf, keyed } from "./options.js";
-import { openNames } from "./names_dialog.js";
 import { PhotoStrip } from "./photo_strip.js";
+import { Prefetch } from "./prefetch.js";
 import { openSuggestions } from "./suggestions_dialog.js";
-import { afterTyping } from "./typing.js";
+import { count } from "./texts.js";
 import { choose } from "./values.js";
 
-/** Suggestions for a class with what its name suggests by now; the best comes first in each kind. */
-function withNamed(kept, named) {
-  const others = kept.filter(({ number }) => number !== null);
-  const told = (one) => JSON.stringify([one.kind, one.text]);
-  const known = new Set(others.map(told));
-  return [...others, ...named.filter((one) => !known.has(told(one)))].sort((one, other) => other.contradicts - one.contradicts || other.score - one.score);
+/** Merge stored suggestions for a class with those derived from names; the best of each kind comes first. */
+function withNamed(stored, named) {
+  const others = stored.filter(({ number }) => number !== null);
+  const identity = (one) => JSON.stringify([one.kind, one.text]);
+  const known = new Set(others.map(identity));
+  return [...others, ...named.filter((one) => !known.has(identity(one)))].sort((one, other) => other.contradicts - one.contradicts || other.score - one.score);
 }
 
 export class ClassView {
-  /** @param {{turnOrder: () => void}} go order labels */
-  constructor(root, { turnOrder }) {
-    this.turnOrder = turnOrder;
+  /** @param {{toggleOrder: () => void}} actions toggles the order of labels */
+  constructor(root, { toggleOrder }) {
+    this.toggleOrder = toggleOrder;
     this.row = null;
     this.kindAt = 0;
     this.kindRows = [];
-    this.ahead = new Ahead();
+    this.prefetch = new Prefetch();
     this.head = el("header", { class: "class-head" });
     this.strip = new PhotoStrip(this);
     this.kinds = el("div", { class: "kinds", role: "group", "aria-label": "Kinds" });
@@ -48,16 +49,16 @@ export class ClassView {
     this.list = new ClassList(list, ({ fine, number }) => this.load(fine, { number }));
   }
 
-  /** Show the view, at a class, a kind and a photo if they are named. */
+  /** Show the view, at a class, a kind and a photo if given. */
   async open(fine, { number, kind, photo } = {}) {
     this.opening += 1;
     this.list.begin(model.contradicted);
     try {
-      const there = fine ? await this.load(fine, { number, photo }) : false;
-      if (there && kind) this.focusKind(Math.max(0, model.kinds.findIndex(({ name }) => name === kind)));
-      if (there) await this.findInList();
-      if (there === false) await this.openListed();
-      if (there && photo) this.strip.enlargeNamed(photo);
+      const isLoaded = fine ? await this.load(fine, { number, photo }) : false;
+      if (isLoaded && kind) this.focusKind(Math.max(0, model.kinds.findIndex(({ name }) => name === kind)));
+      if (isLoaded) await this.findInList();
+      if (isLoaded === false) await this.openListed();
+      if (isLoaded && photo) this.strip.enlargeNamed(photo);
     } catch (problem) {
       changed("lost");
       throw problem;
@@ -67,69 +68,69 @@ export class ClassView {
     changed("ready");
   }
 
-  /** Open the class of the list at the place where the last one was. */
+  /** Open the class at the former position of the list. */
   async openListed() {
     await this.list.list.reset();
     await this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
   }
 
-  /** Ask for the list anew and show where the open class is in it. */
+  /** Reload the list and show the open class in it. */
   async findInList() {
-    await this.list.again(this.row.number);
+    await this.list.reload(this.row.number);
     this.list.place(this.row);
   }
 
-  /** Show the same class and kind after names have changed, whatever they are called now. `place` is where the person was;
-   * `classes` says that the list may have other classes now. */
+  /** Show the same class and kind after names have changed. `place` is the result of `place()` before; `classes`: the list
+   * may have other classes now. */
   async reopen(place, classes) {
     const at = model.kinds.findIndex((kind) => kind.number === place.kind);
     this.kindAt = Math.max(0, at >= 0 ? at : Math.min(this.kindAt, model.kinds.length - 1));
-    this.ahead.forget();
-    const there = place.fine !== undefined && (await this.load(place.fine, { quietly: true, number: place.number }));
-    if (there === false && this.problem?.status === 0) throw this.problem;
-    if (there === false) await this.openListed();
-    if (there && classes) await this.findInList();
+    this.prefetch.clear();
+    const isLoaded = place.fine !== undefined && (await this.load(place.fine, { quietly: true, number: place.number }));
+    if (isLoaded === false && this.problem?.status === 0) throw this.problem;
+    if (isLoaded === false) await this.openListed();
+    if (isLoaded && classes) await this.findInList();
   }
 
-  /** Where the person is: what the next key is for. */
+  /** The class, kind and labels that the next key is for. */
   place() {
     return { fine: this.wanted, number: this.wantedNumber, kind: this.kind?.number, labels: this.kind?.label_numbers ?? [] };
   }
 
-  /** Whether another class is on its way. */
+  /** Whether another class is being loaded. */
   coming = false;
-  /** How often the view is being opened just now. */
+  /** The number of calls of `open` in progress. */
   opening = 0;
-  /** The number of the last question for a class: the answers to earlier ones are not shown any more. */
-  turn = 0;
+  /** The number of the last request for a class; responses to earlier requests are ignored. */
+  request = 0;
 
-  /** Whether another class or its list is on its way; keys wait for it. */
+  /** Whether another class or the list is being loaded; keys wait for it. */
   get loading() {
     return this.coming || this.opening > 0;
   }
 
-  /** What was on its way is there, or is lost. */
-  settle(what) {
+  /** End loading; `what` is "ready" or "lost". */
+  finishLoading(what) {
     this.coming = false;
     changed(what);
   }
 
-  /** Load a class and show it, by its number if that is known; `quietly` leaves a note that is being written alone. Whether
-   * it is there; undefined where another was asked for meanwhile. */
+  /** Load a class and show it, by its number if known; `quietly` does not save a note that is being written. Resolves to
+   * whether it was loaded; to undefined if another class was requested meanwhile. */
   async load(fine, { quietly = false, number, photo } = {}) {
     if (!quietly) this.note.save();
-    const turn = ++this.turn;
+    const request = ++this.request;
     Object.assign(this, { wanted: fine, wantedNumber: number, problem: undefined });
     this.coming ||= this.row?.fine !== fine;
-    const row = await this.ahead.take(fine, number, photo).catch((problem) => {
-      if (turn === this.turn) this.problem = problem;
-      if (!quietly || problem.status !== 422) say(problem.message, { fault: true }); // else it went with an undo
+    const row = await this.prefetch.take(fine, number, photo).catch((problem) => {
+      if (request === this.request) this.problem = problem;
+      if (!quietly || problem.status !== 422) say(problem.message, { fault: true }); // 422: the class was removed by an undo
     });
-    if (turn !== this.turn) return undefined;
+    if (request !== this.request) return undefined;
     if (!row) {
       if (this.row) this.list.place(this.row);
       Object.assign(this, { wanted: this.row?.fine, wantedNumber: this.row?.number });
-      this.settle("lost");
+      this.finishLoading("lost");
       return false;
     }
     putRows([row]);
@@ -140,43 +141,43 @@ export class ClassView {
     Object.assign(this, { row, wanted: row.fine, wantedNumber: row.number });
     setAddress("class", row.fine);
     this.draw();
-    this.settle("ready");
+    this.finishLoading("ready");
     this.check();
-    this.ahead.fetch(this.list.next);
+    this.prefetch.fetch(this.list.next);
     return true;
   }
 
-  /** Load the open class again, unless another one is on its way. */
+  /** Reload the open class, unless another one is being loaded. */
   refresh() {
     if (!this.loading && !renaming.held) this.load(this.row.fine, { quietly: true, number: this.row.number });
   }
 
-  /** Ask what the graph check finds here, once the keys rest. */
-  check = afterTyping(async () => {
+  /** Load the findings of the graph check after a pause. */
+  check = debounce(async () => {
     const fine = this.row.fine;
     const { row } = this;
     const answer = await get("/api/findings", { fine }).catch(() => null);
     if (!answer || this.row !== row) return;
     const suggestions = withNamed(row.suggestions, answer.suggestions);
-    const told = ({ findings, suggestions }) => JSON.stringify([findings, suggestions]);
-    if (told({ findings: answer.findings, suggestions }) === told(row)) return;
+    const shown = ({ findings, suggestions }) => JSON.stringify([findings, suggestions]);
+    if (shown({ findings: answer.findings, suggestions }) === shown(row)) return;
     Object.assign(row, { findings: answer.findings, suggestions });
     this.redrawPlaces();
   }, 400);
 
-  /** Go on in the list; keys wait until the class is there. */
+  /** Move in the list; keys wait until the class is loaded. */
   async go(step) {
     this.coming = true;
-    const went = await this.list.go(this.list.index + step, step).catch((problem) => {
+    const moved = await this.list.go(this.list.index + step, step).catch((problem) => {
       say(problem.message, { fault: true });
       changed("lost");
       return false;
     });
-    if (!went) this.settle("ready");
-    return went;
+    if (!moved) this.finishLoading("ready");
+    return moved;
   }
 
-  /** Whether a cell is in sight, and with it a conflict about it. */
+  /** Whether the view shows a cell, and with it a conflict about it. */
   shows(fine) {
     return this.row?.fine === fine && this.wanted === fine;
   }
@@ -213,18 +214,18 @@ export class ClassView {
     this.panel.draw();
   }
 
-  /** What to do first where there are no kinds. */
+  /** The hint that is shown while there are no kinds. */
   begin() {
     return el(
       "div",
       { class: "begin" },
-      el("h2", {}, "What do you want to say of each class?"),
+      el("h2", {}, "What do you want to record about each class?"),
       el("p", {}, "Add a kind, such as dish, restaurant or spicy, with its labels. Then you choose labels for the classes, one key each."),
       button(withKey("Add a kind", "names"), () => this.actions.names(), { class: "primary" }),
     );
   }
 
-  /** Draw the rows of some kinds anew, and what is beside them; the rest stays, which a key must not wait for. */
+  /** Redraw the rows of some kinds, the photos and the panel only, so that keys stay fast. */
   redraw(indices) {
     for (const index of indices) {
       const row = drawKindRow(this, model.kinds[index], index);
@@ -235,8 +236,8 @@ export class ClassView {
     this.panel.draw();
   }
 
-  /** Draw what shows certain cells; without cells, everything. While names are being replaced nothing is drawn: the
-   * class is about to be loaded with the new ones. */
+  /** Redraw certain cells; without cells, everything. Nothing is drawn while names are being replaced, as the class is
+   * about to be reloaded. */
   redrawPlaces(places) {
     if (renaming.held) return;
     if (!places) return this.draw();
@@ -258,7 +259,7 @@ export class ClassView {
     this.showFocus();
   }
 
-  /** Scroll to the kind that keys are for. */
+  /** Scroll to the focused kind. */
   showFocus() {
     this.kinds.querySelector(".kind.focus")?.scrollIntoView({ block: "nearest" });
   }
@@ -282,7 +283,7 @@ export class ClassView {
     previous: () => this.focusKind(Math.max(this.kindAt - 1, 0)),
     right: () => (this.strip.active ? this.strip.move(1) : this.go(1)),
     left: () => (this.strip.active ? this.strip.move(-1) : this.go(-1)),
-    save: () => this.saveAndGoOn(),
+    save: () => this.saveAndContinue(),
     clear: () => (this.strip.active ? this.strip.clear() : decide([[this.row.fine, this.kind.name, null]])),
     search: () => this.list.focusSearch(),
     filter: () => say(`Filter: ${this.list.nextFilter()}`),
@@ -298,7 +299,7 @@ export class ClassView {
     back: () => this.strip.active && this.strip.toggle(),
   };
 
-  /** Find a label by its name for the cell in focus, or for the photo; a new one is chosen only if that is still it. */
+  /** Find a label by name for the focused cell or photo; a new label is chosen only if the focus has not moved. */
   find() {
     const place = () => JSON.stringify([this.row.number, this.kind?.number, this.strip.photo?.number]);
     const before = place();
@@ -309,8 +310,8 @@ export class ClassView {
     });
   }
 
-  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. */
-  async saveAndGoOn() {
+  /** Enter: confirm the shown value as a decision, then go to the next kind or class. */
+  async saveAndContinue() {
     if (this.strip.active) return this.strip.move(1);
     if (this.kind) confirm(this.row.fine, this.kind.name);
     if (this.kindAt + 1 < model.kinds.length) return this.focusKind(this.kindAt + 1);
@@ -336,14 +337,14 @@ export class ClassView {
     resolve(fine, this.kind.name, value);
   }
 
-  // ---- what changed elsewhere ----------------------------------------------------------------------------------------
+  // ---- changes -------------------------------------------------------------------------------------------------------
 
   changed(what, detail) {
     if (!this.row) return;
     const fine = this.row.fine;
     if (what === "cells") this.redrawPlaces(detail?.places);
     if (what === "progress") this.panel.draw();
-    if (what !== "cells" && what !== "progress" && !detail?.places) this.ahead.forget();
+    if (what !== "cells" && what !== "progress" && !detail?.places) this.prefetch.clear();
     if (what === "saved") this.afterSave(detail);
     if (what === "refused") this.afterRefusal(detail);
     if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.refresh();
@@ -361,7 +362,7 @@ export class ClassView {
   }
 
   afterRefusal({ edit, conflicts }) {
-    if (conflicts.length && this.note.isOf(edit)) this.note.join(conflicts[0]);
+    if (conflicts.length && this.note.isOf(edit)) this.note.merge(conflicts[0]);
     else if (edit.path === "/api/photo") this.refresh();
     else this.redrawPlaces();
   }

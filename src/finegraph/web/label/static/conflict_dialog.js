@@ -1,20 +1,21 @@
-// What somebody else has changed meanwhile: both values, of which the person chooses one. Closing leaves theirs.
+// Conflicts with edits of others: both values, of which the person chooses one. Closing the dialog keeps theirs.
 //
-// A decision shows its conflict at its cell. Here are those whose cell is out of sight by now, those of photo labels,
-// of undoing, accepting and settling, and of notes of a class that is not open any more.
+// A visible cell shows the conflict of a decision itself. This dialog shows conflicts of cells that are not visible any more,
+// of photo labels, of undo, accept and resolve, and of notes of a class that is not open any more.
 
-import { button, el, fill, when } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog } from "./dialogs.js";
 import { withKey } from "./keys.js";
 import { act, cellOf, changed, decide, forgetConflict, kindNamed, putCells } from "./model.js";
+import { when } from "./texts.js";
 import { inWords, labelsIn } from "./values.js";
 
 const CHOOSABLE = ["cell", "photo", "note"];
 
-/** Whether the values of a conflict can be chosen between. */
+/** Whether a person can choose between the values of a conflict. */
 export const canChoose = (conflict) => CHOOSABLE.includes(conflict.what) && conflict.version > 0;
 
-/** Let the person choose; `message` says what could not be done. */
+/** Open the dialog; `message` says what failed. */
 export function openConflicts(edit, conflicts, message) {
   const { body, close, dialog } = openDialog("Changed by somebody else");
   let left = conflicts.length;
@@ -28,7 +29,7 @@ export function openConflicts(edit, conflicts, message) {
     return line;
   });
   fill(body, el("p", {}, `Nothing was changed: ${message}.`), edit.path === "/api/undo" && undoHint(), lines);
-  // The window opens while somebody types: the next key must not choose for them.
+  // The dialog may open while the person types: the next key must not press a button.
   dialog.tabIndex = -1;
   dialog.focus();
 }
@@ -41,37 +42,37 @@ function both(conflict, chosen) {
   const { yours, theirs, by, at } = conflict;
   const keep = () => {
     keepMine(conflict);
-    chosen(inWords(told(conflict, yours)));
+    chosen(inWords(displayValue(conflict, yours)));
   };
   const take = () => {
     forgetConflict(conflict);
     changed("cells");
-    chosen(inWords(told(conflict, theirs)));
+    chosen(inWords(displayValue(conflict, theirs)));
   };
   return [
     el("p", {}, el("strong", {}, placeOf(conflict))),
     el(
       "div",
       { class: "row" },
-      side("Yours", told(conflict, yours), isThere(conflict) ? "Keep mine" : null, keep),
-      side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), told(conflict, theirs), "Take theirs", take),
+      side("Yours", displayValue(conflict, yours), labelsExist(conflict) ? "Keep mine" : null, keep),
+      side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), displayValue(conflict, theirs), "Take theirs", take),
     ),
   ];
 }
 
-/** A value in words, or the text of a note. */
-const told = (conflict, value) => (conflict.what === "note" ? { text: value || "no note" } : value);
+/** The value to show; a note becomes a value with its text. */
+const displayValue = (conflict, value) => (conflict.what === "note" ? { text: value || "no note" } : value);
 
-/** Whether the labels of one's own value are still there; an undo may want back what is gone by now. */
-const isThere = ({ what, kind, yours }) => what === "note" || labelsIn(yours).every((label) => kindNamed(kind)?.labels.includes(label));
+/** Whether the labels of the own value still exist; an undo may need labels that were removed. */
+const labelsExist = ({ what, kind, yours }) => what === "note" || labelsIn(yours).every((label) => kindNamed(kind)?.labels.includes(label));
 
-/** One of both values, with the button that chooses it if it can be chosen. */
+/** One of the two values, with the button that chooses it, if possible. */
 export function side(who, value, action, onclick) {
-  const gone = el("small", { class: "muted" }, "has a label that is gone");
-  return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), action ? button(action, onclick) : gone);
+  const removed = el("small", { class: "muted" }, "has a label that was removed");
+  return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), action ? button(action, onclick) : removed);
 }
 
-/** Decide again, now that the other value was seen. */
+/** Repeat the own decision, now that the other value was seen. */
 export function keepMine(conflict) {
   const { what, fine, kind, number, yours, theirs, version } = conflict;
   forgetConflict(conflict);

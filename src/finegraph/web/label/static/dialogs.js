@@ -1,8 +1,8 @@
-// Windows above the page: one at a time, closed by Escape, the focus goes back to where it was.
+// Dialogs and toasts. Escape closes a dialog, and the focus returns to where it was.
 
-import { button, el } from "./dom.js";
+import { button, el } from "/shared/elements.js";
 
-/** Open a dialog with a title; returns its body and a function that closes it. */
+/** Open a dialog with a title; returns its body, a function that closes it, and the dialog. */
 export function openDialog(title, { wide = false } = {}) {
   const body = el("div", { class: "dialog-body" });
   const close = () => dialog.close();
@@ -23,7 +23,7 @@ export function openDialog(title, { wide = false } = {}) {
 /** Whether a dialog is open. */
 export const dialogIsOpen = () => document.querySelector("dialog[open]") !== null;
 
-/** Ask for one line of text; resolves to null if the person gives none. */
+/** Ask for one line of text; resolves to null if the person cancels. */
 export function askText(title, label, { value = "", action = "Save", secret = false, hint = "" } = {}) {
   return new Promise((resolve) => {
     const { body, close, dialog } = openDialog(title);
@@ -51,12 +51,12 @@ export function askText(title, label, { value = "", action = "Save", secret = fa
 
 const toasts = () => document.querySelector("#toasts");
 
-/** Say something for a few seconds; a fault stays until it is closed. */
+/** Show a toast for a few seconds; a fault stays until it is closed. */
 export function say(text, { fault = false } = {}) {
   const toast = el("div", { class: fault ? "toast fault" : "toast", role: fault ? "alert" : "status" }, el("span", {}, text));
   toast.append(button("×", () => toast.remove(), { class: "quiet", "aria-label": "Close" }));
   const shown = toasts();
-  // One thing is said at a time; faults stay until they are closed.
+  // A new toast replaces others, except faults.
   for (const other of shown.querySelectorAll(".toast:not(.fault)")) other.remove();
   shown.append(toast);
   if (!fault) setTimeout(() => toast.remove(), 4000);

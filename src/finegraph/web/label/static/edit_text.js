@@ -1,9 +1,9 @@
-// What an edit changed, in words: the value before and the value after.
+// Edits as texts: the value before and the value after.
 
-import { el } from "./dom.js";
+import { el } from "/shared/elements.js";
 import { inWords } from "./values.js";
 
-/** Words for nothing, by what was edited. */
+/** Texts for empty values, by the target of the edit. */
 const NOTHING = { note: "no note", photo: "as its class", cell: "unknown" };
 
 const words = (target, value) => {
@@ -17,7 +17,7 @@ export function changeText({ target, before, after }) {
   return el("span", { class: "change" }, old, el("span", { class: "arrow", "aria-label": "became" }, " → "), el("strong", {}, words(target, after)));
 }
 
-/** What was edited. */
+/** The place of an edit. */
 function placeOf({ target, fine, kind, photo }) {
   const of = {
     cell: [fine, kind],
@@ -33,4 +33,4 @@ function placeOf({ target, fine, kind, photo }) {
 }
 
 /** An edit with its place. */
-export const fullText = (edit) => el("span", { class: "told" }, el("span", { class: "place" }, placeOf(edit), ": "), changeText(edit));
+export const fullText = (edit) => el("span", { class: "edit-text" }, el("span", { class: "place" }, placeOf(edit), ": "), changeText(edit));

@@ -1,10 +1,11 @@
 // Files in and out: export, import with a preview, and the difference between two states.
 
-import { download, get } from "./api.js";
-import { button, count, el, fill, when } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog, say } from "./dialogs.js";
+import { download, get } from "./label_api.js";
 import { askServer, model } from "./model.js";
-import { actInWindow, newPreview } from "./outcome.js";
+import { actInDialog, newPreview } from "./outcome.js";
+import { count, when } from "./texts.js";
 
 const EXPORTS = {
   csv: ["Graph as CSV", "csv"],
@@ -12,11 +13,11 @@ const EXPORTS = {
   "label-studio": ["Label Studio", "label-studio.json"],
   photos: ["Photo labels", "photos.csv"],
   comparisons: ["Comparisons", "comparisons.csv"],
-  "csv?compared=classes": ["Graph with values by comparisons", "compared.csv"],
+  "csv?compared=classes": ["Graph with values from comparisons", "compared.csv"],
 };
-const SHOWN = 200;
+const MAX_SHOWN = 200;
 
-/** Open the window for files. */
+/** Open the dialog for files. */
 export function openFiles() {
   const { body, dialog } = openDialog("Files", { wide: true });
   fill(body, exportPart(), importPart(dialog), diffPart());
@@ -46,18 +47,18 @@ function importPart(dialog) {
 
 const fault = (problem) => el("p", { class: "fault", role: "alert" }, problem.message);
 
-/** Draw what an import would change; `again`: not what the person has seen before. */
+/** Draw the preview of an import; `again`: it differs from the preview before. */
 function drawImport(found, given, result, dialog, again = false) {
-  const apply = button("Take these labels over", () => takeOver(found, given, result, dialog), { class: "primary" });
+  const apply = button("Import these labels", () => applyImport(found, given, result, dialog), { class: "primary" });
   const warning = "Nothing was changed: somebody has edited something since the preview. This is what the import would change now.";
   fill(result, again && el("p", { class: "warn", role: "alert" }, warning), changeList(found), found.changes.length > 0 && el("footer", {}, apply));
 }
 
-async function takeOver(found, given, result, dialog) {
-  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this window."));
-  const outcome = await actInWindow(dialog, "/api/import", { ...given, digest: found.digest });
+async function applyImport(found, given, result, dialog) {
+  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this dialog."));
+  const outcome = await actInDialog(dialog, "/api/import", { ...given, digest: found.digest });
   if (!outcome) return;
-  if (outcome.answer) fill(result, el("p", { role: "status" }, "Saved. One undo (u) takes it back."));
+  if (outcome.answer) fill(result, el("p", { role: "status" }, "Saved. One undo (u) reverts it."));
   else if (newPreview(outcome)) drawImport(newPreview(outcome), given, result, dialog, true);
   else fill(result, fault(outcome.problem));
 }
@@ -78,13 +79,13 @@ function diffPart() {
     one.selectedIndex = batches.length - 1;
     start.disabled = batches.length === 0;
   }, () => {});
-  return el("section", {}, el("h3", {}, "Difference"), el("div", { class: "row wrap" }, "from after", one, "to", two, start), result);
+  return el("section", {}, el("h3", {}, "Difference"), el("div", { class: "row wrap" }, "from the state after", one, "to", two, start), result);
 }
 
 function changeList({ changes, counts, total = changes.length }) {
-  if (!changes.length) return el("p", { class: "muted" }, "Nothing differs.");
+  if (!changes.length) return el("p", { class: "muted" }, "No differences.");
   const summary = Object.entries(counts).map(([what, number]) => `${number.toLocaleString("en")} × ${what}`).join(", ");
-  const rows = changes.slice(0, SHOWN).map((change) => el("li", {}, change.text));
+  const rows = changes.slice(0, MAX_SHOWN).map((change) => el("li", {}, change.text));
   const more = total > rows.length && el("p", { class: "muted" }, `and ${(total - rows.length).toLocaleString("en")} more`);
   return [el("p", {}, el("strong", {}, count(total, "change")), ` (${summary})`), el("ul", { class: "changes" }, rows), more];
 }

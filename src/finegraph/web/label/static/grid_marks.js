@@ -1,57 +1,57 @@
-// What the graph check says of the rows of the grid that are in sight, and what their names suggest: asked for once the keys rest, never waited for.
+// Findings of the graph check and suggestions from names for the visible rows of the grid, loaded in the background after a pause.
 
-import { get } from "./api.js";
-import { afterTyping } from "./typing.js";
+import { debounce } from "./debounce.js";
+import { get } from "./label_api.js";
 
-const REST = 400;
-/** When to ask again where an older state was checked, as the check of very many classes takes seconds; twice as long
- * each time. */
-const LATER = 2000;
-const LATEST = 60000;
-/** How many classes are asked for at once, at the most. */
+const PAUSE = 400;
+/** The pauses, in milliseconds, before asking again if the response is about an older state; with very many classes the check
+ * takes seconds. The pause doubles each time. */
+const FIRST_RETRY = 2000;
+const MAX_RETRY = 60000;
+/** The maximum number of classes in a request. */
 const MAX_CLASSES = 200;
 
 export class GridMarks {
   /**
-   * @param {() => {kind: string, numbers: number[]}} inSight the kind and the classes that a person sees
-   * @param {(numbers: Set<number>) => void} redraw draw these classes anew
+   * @param {() => {kind: string, numbers: number[]}} visible the kind and the visible classes
+   * @param {(numbers: Set<number>) => void} redraw redraws these classes
    */
-  constructor(inSight, redraw) {
-    Object.assign(this, { inSight, redraw, kind: null, said: new Map() });
+  constructor(visible, redraw) {
+    Object.assign(this, { visible, redraw, kind: null, byClass: new Map() });
   }
 
-  /** What is said of a cell of the kind in sight. */
-  of(number, kind) {
-    return kind === this.kind ? (this.said.get(number)?.doubts ?? []) : [];
+  /** The findings about a cell of the visible kind. */
+  findingsOf(number, kind) {
+    return kind === this.kind ? (this.byClass.get(number)?.findings ?? []) : [];
   }
 
-  /** What the name of a class suggests for the kind in sight. */
+  /** The suggestion from the name of a class for the visible kind. */
   suggestionOf(number, kind) {
-    return kind === this.kind ? this.said.get(number)?.suggestion : undefined;
+    return kind === this.kind ? this.byClass.get(number)?.suggestion : undefined;
   }
 
-  /** Ask anew once the keys rest. */
-  ask = afterTyping(() => this.load(LATER), REST);
+  /** Load marks after a pause. */
+  ask = debounce(() => this.load(FIRST_RETRY), PAUSE);
 
   async load(pause) {
     clearTimeout(this.timer);
-    const { kind, numbers: all } = this.inSight();
+    const { kind, numbers: all } = this.visible();
     const numbers = all.slice(0, MAX_CLASSES);
     if (!numbers.length) return;
     const answer = await get("/api/marks", { kind, number: numbers }).catch(() => null);
-    if (!answer || this.inSight().kind !== kind) return;
-    if (kind !== this.kind) this.said.clear();
+    if (!answer || this.visible().kind !== kind) return;
+    if (kind !== this.kind) this.byClass.clear();
     this.kind = kind;
-    const others = numbers.filter((number) => this.put(number, { doubts: answer.marks[number] ?? [], suggestion: answer.suggestions[number] }));
+    const others = numbers.filter((number) => this.put(number, { findings: answer.marks[number] ?? [], suggestion: answer.suggestions[number] }));
     if (others.length) this.redraw(new Set(others));
-    clearTimeout(this.timer); // another question may have come in between
-    if (answer.version < answer.now) this.timer = setTimeout(() => this.load(Math.min(2 * pause, LATEST)), pause);
+    clearTimeout(this.timer); // another request may have set it meanwhile
+    if (answer.version < answer.now) this.timer = setTimeout(() => this.load(Math.min(2 * pause, MAX_RETRY)), pause);
   }
 
-  /** Take note of what is said of a class; whether that is something else than before. */
+  /** Store the marks of a class; returns whether they have changed. */
   put(number, now) {
-    const before = this.said.get(number) ?? { doubts: [] };
-    this.said.set(number, now);
+    const before = this.byClass.get(number) ?? { findings: [] };
+    this.byClass.set(number, now);
     return JSON.stringify(before) !== JSON.stringify(now);
   }
 }

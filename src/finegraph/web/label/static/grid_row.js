@@ -1,18 +1,18 @@
 // The row of a class in the grid: its photo and name, the labels of the kind as buttons, and its marks.
 
+import { el } from "/shared/elements.js";
 import { cellMarks } from "./cell_marks.js";
 import { keepMine } from "./conflict_dialog.js";
-import { el } from "./dom.js";
 import { withKey } from "./keys.js";
 import { beliefOf, cellOf, conflictOf, shownValue } from "./model.js";
+import { nameElement } from "./name_differences.js";
 import { narrow, optionButtons } from "./options.js";
-import { wholeName } from "./unlike_names.js";
 import { inWords, labelsIn } from "./values.js";
 
-/** How many labels of a row are shown that is not in focus; fewer on a phone. */
+/** A row without focus shows all labels if there are at most this many; fewer on a phone. */
 const FEW = { wide: 9, narrow: 6 };
 
-/** The row of a class at a place of the list; a class that is not loaded yet has no `row`. */
+/** Draw the row of a class at an index of the list; `row` is undefined if it is not loaded yet. */
 export function drawGridRow(view, row, index) {
   const focus = index === view.at;
   if (!row) return el("div", { class: "grid-row" }, el("span", { class: "muted" }, "…"));
@@ -33,28 +33,28 @@ export function drawGridRow(view, row, index) {
       onclick: () => view.focus(index),
     },
     row.photo !== null && drawPhoto(view, row, index),
-    el("button", { type: "button", class: "grid-name two-lines", tabindex: "-1", onclick: () => view.openClass(row.fine) }, wholeName(row.fine, view.names)),
+    el("button", { type: "button", class: "grid-name two-lines", tabindex: "-1", onclick: () => view.openClass(row.fine) }, nameElement(row.fine, view.names)),
     el("div", { class: "options" }, conflict ? drawConflict(view, conflict) : drawOptions(view, row, value, index)),
-    el("div", { class: "marks" }, cellMarks(cell, view.marks.of(row.number, kind.name))),
+    el("div", { class: "marks" }, cellMarks(cell, view.marks.findingsOf(row.number, kind.name))),
   );
 }
 
-/** About how wide a letter of a label is, and what is around a label. */
-const LETTER = 8;
-const AROUND = 40;
-/** The share of a row that its labels have. */
-const SHARE = 0.55;
+/** The approximate width of a letter, and of the padding of a label, in pixels. */
+const LETTER_WIDTH = 8;
+const LABEL_PADDING = 40;
+/** The share of the width of a row that is available for labels. */
+const LABELS_SHARE = 0.55;
 
-/** Whether labels beside each other are probably too wide for a row. */
-const tooWide = (labels, rows) => labels.join("").length * LETTER + labels.length * AROUND > SHARE * rows.clientWidth;
+/** Whether the labels are probably too wide for a row. */
+const tooWide = (labels, rows) => labels.join("").length * LETTER_WIDTH + labels.length * LABEL_PADDING > LABELS_SHARE * rows.clientWidth;
 
 function drawPhoto(view, row, index) {
   const enlarge = () => {
     view.focus(index);
     view.actions.enlarge();
   };
-  const image = el("img", { src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" });
-  return el("button", { type: "button", class: "tiny", tabindex: "-1", "aria-label": `Photos of ${row.fine}`, title: withKey("show the photos large", "enlarge"), onclick: enlarge }, image);
+  const picture = el("img", { src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" });
+  return el("button", { type: "button", class: "tiny", tabindex: "-1", "aria-label": `Photos of ${row.fine}`, title: withKey("enlarge the photos", "enlarge"), onclick: enlarge }, picture);
 }
 
 function drawOptions(view, row, value, index) {
@@ -62,14 +62,14 @@ function drawOptions(view, row, value, index) {
     view.focus(index);
     action();
   };
-  // Of several labels not all may be in sight; then they stand together before the others.
+  // If the labels are too wide, several chosen ones are also listed first, so that all are visible.
   const several = labelsIn(value).length > 1 && tooWide(view.kind.labels, view.rows) && el("span", { class: "chosen", title: inWords(value) }, inWords(value));
   const buttons = optionButtons(view.kind, value, {
     open: index === view.at,
     belief: beliefOf(row.fine, view.kind.name),
     suggested: labelsIn(view.suggestionOf(row)?.value ?? null),
     accept: inFocus(() => view.accept()),
-    pick: (label, more) => inFocus(() => view.decideLabel(label, more, { stay: true }))(), // the pointer stays too
+    pick: (label, more) => inFocus(() => view.decideLabel(label, more, { stay: true }))(), // the pointer does not move either
     find: inFocus(() => view.actions.find()),
     clear: inFocus(() => view.actions.clear()),
     few: narrow.matches ? FEW.narrow : FEW.wide,

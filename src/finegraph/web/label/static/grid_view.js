@@ -1,30 +1,31 @@
-// The grid: all classes against one kind, made to be swept by keyboard. Choosing a label goes on to the next class.
+// The grid: all classes with one kind, for fast labelling by keyboard. Choosing a label moves to the next class.
 
+import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { get } from "./api.js";
 import { choices, FILTERS, near, ORDERS, searchField } from "./class_list.js";
-import { button, count, el, fill, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { GridMarks } from "./grid_marks.js";
 import { drawGridRow } from "./grid_row.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
+import { get } from "./label_api.js";
 import { openPhotos } from "./lightbox.js";
 import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { NameDifferences, nameDifferences, nameElement } from "./name_differences.js";
 import { openNames } from "./names_dialog.js";
 import { keyed, narrow, orderButton } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
-import { UnlikeNames, unlikeNames, wholeName } from "./unlike_names.js";
+import { count, percentOf } from "./texts.js";
 import { choose, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
 
-const AHEAD = 50;
+const PREFETCH_ROWS = 50;
 
 export class GridView {
-  /** @param {{openClass: (fine: string) => void, turnOrder: () => void}} go leave the grid for one class; order labels */
+  /** @param {{openClass: (fine: string) => void, toggleOrder: () => void}} go opens a class; toggles the order of labels */
   constructor(root, go) {
-    Object.assign(this, { ...go, kindName: null, at: 0, names: new UnlikeNames(), query: { show: "all", order: "graph", search: "" } });
+    Object.assign(this, { ...go, kindName: null, at: 0, names: new NameDifferences(), query: { show: "all", order: "graph", search: "" } });
     this.search = searchField(this);
     this.total = el("span", { class: "muted" });
     this.known = el("div", { class: "grid-progress" });
@@ -37,7 +38,7 @@ export class GridView {
     const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, all, this.likeliest, this.known);
     this.root = el("div", { class: "grid-view", hidden: true }, this.kinds, tools, this.rows);
     root.append(this.root);
-    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => drawGridRow(this, row, at), () => this.again());
+    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => drawGridRow(this, row, at), () => this.renew());
     this.list.taken = putRows;
     this.list.shown = () => this.marks.ask();
     this.marks = new GridMarks(
@@ -63,8 +64,8 @@ export class GridView {
     await this.ask({}, number);
   }
 
-  /** Show the same kind at the same class after names have changed, whatever they are called now. `place` is where the
-   * person was; `classes` says that the list may have other classes now. */
+  /** Show the same kind and class after names have changed. `place` is the result of `place()` before; `classes`: the list
+   * may have other classes now. */
   async reopen(place, classes) {
     const kind = model.kinds.find((one) => one.number === place.kind);
     this.kindName = (kind ?? model.kinds[0])?.name;
@@ -78,19 +79,19 @@ export class GridView {
     }
   }
 
-  /** Where the person is: what the next key is for. */
+  /** The class, kind and labels that the next key is for. */
   place() {
     return { number: this.row?.number, kind: this.kind?.number, labels: this.kind?.label_numbers ?? [] };
   }
 
-  /** Ask for the list anew and go to the class in focus there, or to the one that came after it. */
+  /** Reload the list and focus the same class, or the one that came after it. */
   async stay() {
     const place = await this.list.reset(near(this.list, this.at));
     if (place === undefined) return;
     await this.goTo(Math.max(0, Math.min(place ?? this.at, this.list.total - 1)));
   }
 
-  /** Go to a place of the list that may not be loaded yet. */
+  /** Focus a row of the list that may not be loaded yet. */
   async goTo(place) {
     this.at = place;
     await this.list.rowAt(place);
@@ -98,8 +99,8 @@ export class GridView {
     this.list.reveal(place);
   }
 
-  /** The server does not have the list any more: ask for it anew. Keys that wait were for the class in focus. */
-  async again() {
+  /** Load a new list after the server has dropped the old one. Waiting keys were for the focused class. */
+  async renew() {
     const before = this.row?.number;
     this.busy += 1;
     try {
@@ -114,9 +115,9 @@ export class GridView {
 
   drawKinds() {
     setAddress("grid", this.kindName ?? "");
-    const names = unlikeNames(model.kinds.map((kind) => kind.name));
+    const names = nameDifferences(model.kinds.map((kind) => kind.name));
     const tabs = model.kinds.map((kind) =>
-      el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, wholeName(kind.name, names)),
+      el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, nameElement(kind.name, names)),
     );
     this.kinds.replaceChildren(...tabs);
     this.kinds.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -124,12 +125,12 @@ export class GridView {
   }
 
   drawProgress() {
-    fill(this.likeliest, orderButton(this.turnOrder));
+    fill(this.likeliest, orderButton(this.toggleOrder));
     const progress = progressOf(this.kindName);
     if (!progress) return;
     this.known.replaceChildren(
       el("progress", { max: progress.total, value: progress.known, "aria-label": "known classes" }),
-      el("span", { class: "muted" }, `${percent(progress.known, progress.total)} known`),
+      el("span", { class: "muted" }, `${percentOf(progress.known, progress.total)} known`),
     );
   }
 
@@ -157,10 +158,10 @@ export class GridView {
     changed("ready");
   }
 
-  /** How many other rows are on their way. */
+  /** The number of loads in progress. */
   busy = 0;
 
-  /** Whether other rows are on their way; keys wait for them. */
+  /** Whether rows are being loaded; keys wait for them. */
   get loading() {
     return this.busy > 0;
   }
@@ -185,15 +186,15 @@ export class GridView {
 
   // ---- deciding ------------------------------------------------------------------------------------------------------
 
-  /** The class in focus, unless it has been removed meanwhile. */
+  /** The focused class, unless it was removed meanwhile. */
   get row() {
     const row = this.list.row(this.at);
     return row?.removed ? undefined : row;
   }
 
-  /** Whether a cell is in sight, and with it a conflict about it. */
+  /** Whether the view shows a cell, and with it a conflict about it. */
   shows(fine, kind) {
-    return kind === this.kindName && this.list.inSight((row) => row?.fine === fine);
+    return kind === this.kindName && this.list.isVisible((row) => row?.fine === fine);
   }
 
   focus(index) {
@@ -201,7 +202,7 @@ export class GridView {
     const before = this.at;
     this.at = index;
     this.list.mark((_, other) => other === before || other === index);
-    this.list.rowAt(Math.min(index + AHEAD, this.list.total - 1)).catch(() => {});
+    this.list.rowAt(Math.min(index + PREFETCH_ROWS, this.list.total - 1)).catch(() => {});
     if (!this.list.row(index)) this.waitFor(index);
     this.list.reveal(index);
     this.rows.querySelector(".focus .option[aria-pressed=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -217,13 +218,13 @@ export class GridView {
 
   decideLabel(label, more, { stay = false } = {}) {
     const { row, kind } = this;
-    if (!row) return this.pass();
+    if (!row) return this.skipRemoved();
     decide([[row.fine, kind.name, choose(kind, shownValue(row.fine, kind.name), label, more)]]);
     if (!more && !stay && kind.mode !== "all") this.focus(this.at + 1);
   }
 
-  /** Go on from a class that was removed. */
-  pass() {
+  /** Move on from a removed class. */
+  skipRemoved() {
     if (this.list.row(this.at)?.removed) this.focus(this.at + 1);
   }
 
@@ -232,7 +233,7 @@ export class GridView {
     if (label !== undefined) this.decideLabel(label, more);
   }
 
-  turn(step) {
+  changeKind(step) {
     const at = model.kinds.indexOf(this.kind) + step;
     if (at >= 0 && at < model.kinds.length) this.open(model.kinds[at].name);
   }
@@ -240,9 +241,9 @@ export class GridView {
   actions = {
     next: () => this.focus(this.at + 1),
     previous: () => this.focus(this.at - 1),
-    right: () => this.turn(1),
-    left: () => this.turn(-1),
-    save: () => this.saveAndGoOn(),
+    right: () => this.changeKind(1),
+    left: () => this.changeKind(-1),
+    save: () => this.saveAndContinue(),
     clear: () => this.row && decide([[this.row.fine, this.kindName, null]]),
     search: () => {
       this.search.focus();
@@ -259,7 +260,7 @@ export class GridView {
     names: () => openNames({ kind: this.kindName, fine: this.row?.fine }),
   };
 
-  /** Find a label by its name for the class in focus; a new one is chosen only if that is still in focus. */
+  /** Find a label by name for the focused class; a new label is chosen only if the focus has not moved. */
   find() {
     const place = () => JSON.stringify([this.row?.number, this.kind?.number]);
     const before = place();
@@ -270,7 +271,7 @@ export class GridView {
     });
   }
 
-  /** Show the photos of the class in focus large. */
+  /** Enlarge the photos of the focused class. */
   async enlarge() {
     const { row } = this;
     if (!row?.photo) return say("This class has no photos.");
@@ -286,14 +287,14 @@ export class GridView {
     this.ask({ show });
   }
 
-  /** Enter: what is shown becomes the decision of this person, then the next class. */
-  saveAndGoOn() {
-    if (!this.row) return this.pass();
+  /** Enter: confirm the shown value as a decision, then go to the next class. */
+  saveAndContinue() {
+    if (!this.row) return this.skipRemoved();
     confirm(this.row.fine, this.kindName);
     this.focus(this.at + 1);
   }
 
-  /** The suggestion for a class: that of the list, or what the names of classes that were decided since teach. */
+  /** The suggestion for a class: that of the list, or a newer one derived from names. */
   suggestionOf(row) {
     return row.suggestion ?? this.marks.suggestionOf(row.number, this.kindName);
   }
@@ -316,7 +317,7 @@ export class GridView {
   }
 
   changed(what, detail) {
-    if (renaming.held) return; // the rows are about to be loaded with the new names
+    if (renaming.held) return; // the rows are about to be reloaded with the new names
     if (what === "progress") return this.drawProgress();
     if (what === "saved" && detail.edit.path === "/api/undo") {
       say(detail.answer.text);
@@ -327,13 +328,13 @@ export class GridView {
     if (["cells", "saved", "refused", "others"].includes(what)) this.redraw(detail?.places);
   }
 
-  /** Draw the rows of cells anew; without cells, all that are in sight. */
+  /** Redraw the rows of cells; without cells, all visible rows. */
   redraw(places) {
     const classes = places && new Set(places.map(({ fine }) => fine));
     this.list.mark((row) => !classes || classes.has(row?.fine));
   }
 
-  /** After an undo, go back to the row whose cell it was. */
+  /** After an undo, focus the row of the cell. */
   revealUndone(cells) {
     const cell = cells.find((one) => one.kind === this.kindName);
     if (!cell) return;

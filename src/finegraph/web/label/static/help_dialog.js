@@ -1,13 +1,13 @@
-// The keys, and changing them.
+// The dialog that shows and changes the keys.
 
-import { button, el, fill } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog } from "./dialogs.js";
 import { ACTIONS, bindings, choiceKeys, keyName, rebind, resetKeys } from "./keys.js";
 import { changed } from "./model.js";
 
 const FIXED = new Set(["Tab", "Shift", "Control", "Alt", "Meta"]);
 
-/** Show all keys; each can be given another. */
+/** Show all keys, with buttons to change them. */
 export function openHelp() {
   const { body } = openDialog("Keys");
   const draw = () => {
@@ -26,8 +26,8 @@ export function openHelp() {
         " choose labels: digits first, then the letters that have no other use. With Shift a digit adds a label (one of several).",
       ),
       el("table", { class: "keys" }, el("tbody", {}, rows)),
-      el("p", { class: "hint" }, "To change a key, click it and press another. An action that had it takes the old one."),
-      el("footer", {}, button("All keys as they were", () => {
+      el("p", { class: "hint" }, "To change a key, click it and press another. If the key is in use, the two actions swap keys."),
+      el("footer", {}, button("Reset all keys", () => {
         resetKeys();
         changed("cells");
         draw();
@@ -44,7 +44,7 @@ function change(name, key, draw) {
       event.preventDefault();
       event.stopPropagation();
       if (FIXED.has(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "Escape" && name !== "back") return draw(); // leave it as it was
+      if (event.key === "Escape" && name !== "back") return draw(); // cancel
       rebind(name, event.key);
       changed("cells");
       draw();

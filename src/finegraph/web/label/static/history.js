@@ -1,14 +1,15 @@
-// What happened to a cell, to the note of its class and to the labels of its photos: who and when, each can be undone.
+// The history of a cell, of the note of its class and of the labels of its photos: who and when, each with an undo.
 
-import { get } from "./api.js";
-import { button, count, el, fill, when } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog } from "./dialogs.js";
-import { act, model } from "./model.js";
 import { changeText, fullText } from "./edit_text.js";
+import { get } from "./label_api.js";
+import { act, model } from "./model.js";
+import { count, when } from "./texts.js";
 
 const PAGE = 100;
 
-/** Show what happened to a cell; the note and the photos of the class are a click away. */
+/** Show the history of a cell, with tabs for the note and the photos of the class. */
 export async function showHistory(fine, kind) {
   const { body, close } = openDialog(`History of ${fine}`);
   const menu = el("div", { class: "tabs", role: "tablist" });
@@ -38,7 +39,7 @@ export async function showAction({ number, text, count: edits }) {
   await load({ query: { batch: number }, none: "Nothing was changed.", line: (edit) => el("li", {}, fullText(edit)) }, list, close);
 }
 
-/** Load the edits of a part and draw them, page after page. */
+/** Load the edits of a part and draw them, page by page. */
 async function load({ query, none, line = lineOf }, list, close) {
   const rows = el("ol", { class: "history" });
   const foot = el("div", {});

@@ -1,16 +1,16 @@
-// The keys: which action each one starts, kept in the browser so that a person can move them.
+// The keys and their actions. A person can change the keys; they are kept in the browser.
 //
-// An action has a name; a view offers functions by these names. Digits and the letters that no action uses choose labels.
+// A view implements actions by name. Digits, and letters that no action uses, choose labels.
 
 const STORE = "finegraph.keys";
 
-/** Every action with what it does and its key. */
+/** Every action with its description and default key. */
 export const ACTIONS = {
   next: ["the next row; when comparing: cannot tell", "ArrowDown"],
   previous: ["the previous row", "ArrowUp"],
   right: ["the next class, kind or photo; when comparing: the right one has more", "ArrowRight"],
   left: ["the previous class, kind or photo; when comparing: the left one has more", "ArrowLeft"],
-  save: ["save the shown value as your decision and go on", "Enter"],
+  save: ["save the shown value as your decision and continue", "Enter"],
   clear: ["make it unknown", "Backspace"],
   undo: ["undo your last action", "u"],
   search: ["search classes", "/"],
@@ -24,13 +24,13 @@ export const ACTIONS = {
   compare: ["compare two classes or photos: which has more", "C"],
   team: ["the team: progress, agreement, last actions", "G"],
   photos: ["label single photos; compare photos or classes", "p"],
-  enlarge: ["show the photo large, and small again", " "],
-  order: ["the likeliest labels first, or in their own order", "o"],
+  enlarge: ["enlarge the photo, or close it", " "],
+  order: ["the likeliest labels first, or in their original order", "o"],
   note: ["write a note", "n"],
   history: ["who decided this, and when", "h"],
   names: ["names: add, rename, merge or split labels, kinds and classes", "m"],
   files: ["files: export, import, compare", "M"],
-  back: ["leave what is open", "Escape"],
+  back: ["close", "Escape"],
 };
 
 const CHOICES = "1234567890abcdefghijklmnopqrstuvwxyz";
@@ -41,7 +41,7 @@ export function bindings() {
   return Object.fromEntries(Object.entries(ACTIONS).map(([name, [, key]]) => [name, chosen[name] ?? key]));
 }
 
-/** Give an action another key; the action that had it gets the old one. */
+/** Change the key of an action; an action that has the key gets the old one. */
 export function rebind(action, key) {
   const before = bindings();
   const chosen = saved();
@@ -52,7 +52,7 @@ export function rebind(action, key) {
   cached = null;
 }
 
-/** All keys as they were. */
+/** Reset all keys to their defaults. */
 export function resetKeys() {
   localStorage.removeItem(STORE);
   cached = null;
@@ -63,9 +63,9 @@ let cached = null;
 /** The action of each key, and the keys that choose labels, in order. */
 function table() {
   if (!cached) {
-    // A key that a person has chosen is for that action, also where a later version gives it to another.
-    const mine = saved();
-    const all = Object.entries(bindings()).sort(([one], [other]) => (one in mine) - (other in mine));
+    // A key chosen by the person wins over a default key of a later version.
+    const chosen = saved();
+    const all = Object.entries(bindings()).sort(([one], [other]) => (one in chosen) - (other in chosen));
     const byKey = new Map(all.map(([name, key]) => [key, name]));
     cached = { byKey, choices: [...CHOICES].filter((key) => !byKey.has(key)) };
   }
@@ -75,7 +75,7 @@ function table() {
 /** The keys that choose labels, in the order of the labels. */
 export const choiceKeys = () => table().choices;
 
-/** What a key press means: `{action}`, `{choice, more}` or null. With Shift a choice is one more label. */
+/** The meaning of a key press: `{action}`, `{choice, more}` or null. With Shift a choice adds a label. */
 export function meaning(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const action = table().byKey.get(event.key);
@@ -85,7 +85,7 @@ export function meaning(event) {
   return choice < 0 ? null : { choice, more: event.shiftKey };
 }
 
-/** A text with the key of an action in brackets. */
+/** A text with the key of an action in parentheses. */
 export const withKey = (text, action) => `${text} (${keyName(bindings()[action])})`;
 
 /** A key as it is written on keyboards. */

@@ -1,27 +1,27 @@
-// Photos as large as the window: arrows or a swipe go on to the next, Escape, Space or a touch beside it closes.
+// The lightbox: enlarged photos. Arrow keys or a swipe move to the next one; Escape, Space or a tap beside the photo closes it.
 
-import { button, el, fill } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { bindings, withKey } from "./keys.js";
 
-/** How far a finger moves, in pixels, so that it is a swipe. */
-const SWIPE = 40;
+/** The minimum length of a swipe, in pixels. */
+const MIN_SWIPE = 40;
 
 /**
- * Show photos large.
+ * Enlarge photos.
  *
  * @param {{number: string, key: string}[]} photos
- * @param {number} at which one first
+ * @param {number} at the index of the first one
  * @param {{title: string, seen?: (index: number) => void, closed?: () => void, label?: (index: number) => void}} options
- *   `seen` is told which photo is shown, `label` is offered as what to do with one
+ *   `seen` is called with the shown photo, `closed` after closing; `label` adds a button to label the photo
  */
 export function openPhotos(photos, at, { title, seen = () => {}, closed = () => {}, label }) {
-  const image = el("img", { draggable: "false" });
+  const picture = el("img", { draggable: false });
   const caption = el("div", { class: "lightbox-caption" });
-  const turn = (step) => show(at + step);
-  const back = button("‹", () => turn(-1), { class: "turn back", "aria-label": "Previous photo" });
-  const on = button("›", () => turn(1), { class: "turn on", "aria-label": "Next photo" });
+  const move = (step) => show(at + step);
+  const back = button("‹", () => move(-1), { class: "step back", "aria-label": "Previous photo" });
+  const on = button("›", () => move(1), { class: "step on", "aria-label": "Next photo" });
   const close = () => dialog.close();
-  const stage = el("div", { class: "stage", onclick: (event) => event.target === stage && close() }, image);
+  const stage = el("div", { class: "stage", onclick: (event) => event.target === stage && close() }, picture);
   const dialog = el("dialog", { class: "lightbox", "aria-label": `Photos of ${title}` }, stage, back, on, caption, button("×", close, { class: "close", "aria-label": "Close" }));
   const labelIt = () => {
     close();
@@ -32,7 +32,7 @@ export function openPhotos(photos, at, { title, seen = () => {}, closed = () => 
     if (index < 0 || index >= photos.length) return;
     at = index;
     const { number, key } = photos[at];
-    Object.assign(image, { src: `/photos/${number}/large`, alt: key });
+    Object.assign(picture, { src: `/photos/${number}/large`, alt: key });
     Object.assign(back, { disabled: at === 0 });
     Object.assign(on, { disabled: at === photos.length - 1 });
     const action = label && button(withKey("Label this photo alone", "photos"), labelIt, { class: "small" });
@@ -41,14 +41,14 @@ export function openPhotos(photos, at, { title, seen = () => {}, closed = () => 
     seen(at);
   }
 
-  const keys = { ArrowRight: () => turn(1), ArrowLeft: () => turn(-1), Home: () => show(0), End: () => show(photos.length - 1) };
+  const keys = { ArrowRight: () => move(1), ArrowLeft: () => move(-1), Home: () => show(0), End: () => show(photos.length - 1) };
   dialog.addEventListener("keydown", (event) => {
     const { enlarge, photos: alone } = bindings();
-    const pressed = event.target.closest("button") && [" ", "Enter"].includes(event.key); // it presses that button
+    const pressed = event.target.closest("button") && [" ", "Enter"].includes(event.key); // the key presses the button
     const action = pressed ? undefined : event.key === enlarge ? close : event.key === alone ? label && labelIt : keys[event.key];
     if (!action) return;
     event.preventDefault();
-    event.stopPropagation(); // once it is closed, keys are for the page
+    event.stopPropagation(); // the page must not handle it after closing
     action();
   });
   let from;
@@ -56,7 +56,7 @@ export function openPhotos(photos, at, { title, seen = () => {}, closed = () => 
   stage.addEventListener("pointerup", (event) => {
     const moved = from === undefined ? 0 : event.clientX - from;
     from = undefined;
-    if (Math.abs(moved) > SWIPE) turn(moved < 0 ? 1 : -1);
+    if (Math.abs(moved) > MIN_SWIPE) move(moved < 0 ? 1 : -1);
   });
   dialog.addEventListener("close", () => {
     dialog.remove();
@@ -65,6 +65,6 @@ export function openPhotos(photos, at, { title, seen = () => {}, closed = () => 
   document.body.append(dialog);
   dialog.showModal();
   dialog.tabIndex = -1;
-  dialog.focus(); // rather than a button, which Space would press
+  dialog.focus(); // otherwise Space would press a button
   show(at);
 }

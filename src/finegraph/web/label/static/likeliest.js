@@ -1,6 +1,6 @@
-// Labels by what the model believes: shown with each label, and, where a person asks for it, their order.
+// The order of labels: as in their kind, or by the probabilities of the model if the person chooses that.
 //
-// Without being asked the order of labels never changes, so that a label keeps its place and its key.
+// The order changes only on request, so that a label keeps its position and its key.
 
 const STORE = "finegraph.likeliest";
 

@@ -1,12 +1,12 @@
-// What the page knows: the kinds, the cells that were loaded, and what was decided here but is not saved yet.
+// The state of the page: the kinds, the loaded cells, and decisions that are not saved yet.
 //
-// A cell of the server is replaced only by a newer one. What a person chose is shown at once and put back if the server
-// refuses it. `seen` is the version that the person was looking at when deciding; for a cell that this page has just
-// changed itself, it is the version that this change made. Edits say by numbers what their names meant here, so that
-// they hold when somebody renames something before they are sent.
+// A cell is replaced only by a newer version. A decision is shown at once and rolled back if the server refuses it. `seen`
+// is the version that the person saw when deciding; if this page has just changed the cell itself, it is the version after
+// that change. Edits contain the numbers of classes, kinds and labels beside their names, so that they stay valid if
+// somebody renames something before they are sent.
 
-import { get, person, post, setStore } from "./api.js";
 import { say } from "./dialogs.js";
+import { get, person, post, setStore } from "./label_api.js";
 import { Saver } from "./saving.js";
 import { labelsIn } from "./values.js";
 
@@ -22,34 +22,34 @@ export const model = {
 };
 
 const cells = new Map();
-const old = new Set(); // cells from before names have changed: any newer answer replaces them, whatever its version
+const staleCells = new Set(); // cells loaded before names changed: the next response replaces them, whatever its version
 const classNumbers = new Map();
-const believed = new Map(); // what the model believes: class and kind -> label -> probability
+const beliefs = new Map(); // class and kind -> label -> probability by the model
 const pending = new Map();
-const own = new Map();
+const ownVersions = new Map(); // the versions after the edits of this page
 const conflicts = new Map();
 const listeners = new Set();
 const ownBatches = new Set();
-let followed = 0;
+let lastVersion = 0; // of the store, as far as the page has lastVersion it
 
-/** Call a function whenever something that is shown may have changed. `what` is "cells", "saved", "refused", "others",
- * "names", "progress", "save", "conflicts", "writing" (a note), "ready" or "lost" (what keys wait for did not come); where
+/** Register a listener for changes. `what` is "cells", "saved", "refused", "others", "names", "progress", "save",
+ * "conflicts", "writing" (a note), "ready" or "lost" (the class that keys wait for could not be loaded). If
  * `detail.places` is given, only these cells have changed. */
 export const onChange = (listener) => listeners.add(listener);
 export const changed = (what, detail) => listeners.forEach((listener) => listener(what, detail));
 
-/** Load what every view needs; `before` is called when it is there and nothing has been replaced yet. */
+/** Load the state that every view needs; `before` is called after loading, before anything is replaced. */
 export async function loadStart(before = () => {}) {
   const start = await get("/api/start");
-  if (model.store !== null && model.store !== start.store) return location.reload(); // another store is served by now
+  if (model.store !== null && model.store !== start.store) return location.reload(); // the server has another store now
   before();
   Object.assign(model, start);
   setStore(model.store);
   saver.open(model.store);
-  followed = model.version;
+  lastVersion = model.version;
 }
 
-/** Load the progress again once the keys rest, and every few seconds while they do not. */
+/** Reload the progress after a pause of the person, at the latest after MAX_PROGRESS_AGE. */
 export function loadProgress() {
   clearTimeout(progressTimer);
   progressSince ??= performance.now();
@@ -57,35 +57,35 @@ export function loadProgress() {
     progressSince = undefined;
     model.progress = await get("/api/progress").catch(() => model.progress);
     changed("progress");
-  }, Math.max(0, Math.min(REST, progressSince + LONGEST_WITHOUT - performance.now())));
+  }, Math.max(0, Math.min(PROGRESS_PAUSE, progressSince + MAX_PROGRESS_AGE - performance.now())));
 }
-const REST = 800;
-const LONGEST_WITHOUT = 5000;
+const PROGRESS_PAUSE = 800;
+const MAX_PROGRESS_AGE = 5000;
 let progressTimer;
 let progressSince;
 
 export const kindNamed = (name) => model.kinds.find((kind) => kind.name === name);
 export const progressOf = (name) => model.progress.kinds.find((one) => one.kind === name);
 
-/** Take note of cells as the server has them. */
+/** Store cells of the server. */
 export function putCells(found) {
   for (const cell of found) {
     const place = key(cell.fine, cell.kind);
-    if (old.delete(place) || (cells.get(place)?.version ?? -1) <= cell.version) cells.set(place, cell);
+    if (staleCells.delete(place) || (cells.get(place)?.version ?? -1) <= cell.version) cells.set(place, cell);
   }
 }
 
-/** Take note of classes as the server has them: their numbers and cells. */
+/** Store classes of the server: their numbers, cells and beliefs. */
 export function putRows(rows) {
   for (const row of rows) {
-    if (row.removed) continue; // another class may have its name by now
+    if (row.removed) continue; // another class may have its name now
     classNumbers.set(row.fine, row.number);
-    for (const [kind, belief] of Object.entries(row.beliefs)) believed.set(key(row.fine, kind), belief);
+    for (const [kind, belief] of Object.entries(row.beliefs)) beliefs.set(key(row.fine, kind), belief);
     putCells(Object.values(row.cells));
   }
 }
 
-/** What names mean here: the numbers of a class, a kind and the labels of a value, which stay when names change. */
+/** The numbers of a class, a kind and the labels of a value; they stay the same when names change. */
 export function numbersOf(fine, kindName, value = null) {
   const kind = kindNamed(kindName);
   const labels = kind ? labelsIn(value).filter((label) => kind.labels.includes(label)) : [];
@@ -93,14 +93,14 @@ export function numbersOf(fine, kindName, value = null) {
   return { fine: classNumbers.get(fine), kind: kind?.number, labels: Object.fromEntries(labels.map((label) => [label, number(label)])) };
 }
 
-/** A cell as the server has it. */
+/** A cell of the server. */
 export const cellOf = (fine, kind) =>
   cells.get(key(fine, kind)) ?? { fine, kind, value: null, version: 0, votes: {}, disagreement: false };
 
-/** What the model believes of a cell: label -> probability; undefined where it has said nothing. */
-export const beliefOf = (fine, kind) => believed.get(key(fine, kind));
+/** The probabilities of the model for a cell: label -> probability; undefined if there are none. */
+export const beliefOf = (fine, kind) => beliefs.get(key(fine, kind));
 
-/** The value to show: what was chosen here, or what the server has. */
+/** The value to show: the pending decision of this page, or the value of the server. */
 export function shownValue(fine, kind) {
   const chosen = pending.get(key(fine, kind));
   return chosen ? chosen.value : cellOf(fine, kind).value;
@@ -110,20 +110,20 @@ export const isPending = (fine, kind) => pending.has(key(fine, kind));
 export const conflictOf = (fine, kind) => conflicts.get(key(fine, kind));
 export const openConflictList = () => [...conflicts.values()];
 
-/** Note that nobody has chosen between the values of a conflict yet; it is kept over a reload. */
+/** Store an unresolved conflict; it survives a reload. */
 function keepConflict(conflict) {
   conflicts.set(placeOfConflict(conflict), conflict);
-  saver.keep();
+  saver.persist();
 }
 
-/** A conflict is over: one of its values was chosen. */
+/** Remove a conflict, after one of its values was chosen. */
 export function forgetConflict(conflict) {
   forgetConflictAt(placeOfConflict(conflict));
 }
 
 function forgetConflictAt(place) {
   if (!conflicts.delete(place)) return;
-  saver.keep();
+  saver.persist();
   changed("conflicts");
 }
 
@@ -132,15 +132,14 @@ function placeOfConflict({ what, fine, kind, number }) {
   return what === "note" ? notePlace(fine) : key(fine, kind);
 }
 
-/** After names have changed, a cell is as it was only until it is loaded again: its name may be that of another by now.
- * Until then its version still keeps a decision from replacing what nobody has looked at. Conflicts stay: nobody has
- * chosen between their values yet. */
-export function forgetCells() {
-  for (const place of cells.keys()) old.add(place);
-  believed.clear();
+/** Mark all cells as stale after names have changed, since their names may now belong to others. They stay until they are
+ * loaded again, so that their versions still prevent overwriting unseen values. Conflicts stay until they are resolved. */
+export function markCellsStale() {
+  for (const place of cells.keys()) staleCells.add(place);
+  beliefs.clear();
 }
 
-/** Whether names are being replaced: from when the new ones are there until what is shown has them. */
+/** The replacement of names: `held` is true from when new names are loaded until the view shows them. */
 export const renaming = { held: false, done: Promise.resolve() };
 
 // ---- saving ----------------------------------------------------------------------------------------------------------
@@ -161,81 +160,81 @@ saver.prepare = async (edit) => {
     if (edit.body.batch === null) return say("You have nothing to undo.");
   }
   for (const cell of edit.body.cells ?? edit.body.named ?? []) {
-    const mine = own.get(key(cell.fine, cell.kind));
-    if (cell.follows && mine > cell.seen) cell.seen = mine;
+    const ownVersion = ownVersions.get(key(cell.fine, cell.kind));
+    if (cell.follows && ownVersion > cell.seen) cell.seen = ownVersion;
     delete cell.follows;
   }
   for (const { fine, kind, follows, suggestion } of edit.places ?? []) {
-    const mine = own.get(key(fine, kind));
-    if (!follows || mine === undefined) continue;
+    const ownVersion = ownVersions.get(key(fine, kind));
+    if (!follows || ownVersion === undefined) continue;
     const seen = suggestion === undefined ? edit.body : edit.body.suggestions;
     const name = suggestion ?? "seen";
-    if (mine > seen[name]) seen[name] = mine;
+    if (ownVersion > seen[name]) seen[name] = ownVersion;
   }
-  const mine = own.get(otherPlace(edit));
-  if (mine > edit.body.seen) edit.body.seen = mine;
+  const ownVersion = ownVersions.get(otherPlace(edit));
+  if (ownVersion > edit.body.seen) edit.body.seen = ownVersion;
   return edit;
 };
 
 const photoPlace = (photo, kind) => `photo\u0000${photo}\u0000${kind}`;
 const notePlace = (fine) => `note\u0000${fine}`;
 
-/** What an edit of a photo or a note changes; other edits have no such place. */
+/** The place of an edit of a photo or a note; undefined for other edits. */
 function otherPlace({ path, body }) {
   if (path === "/api/photo") return photoPlace(body.photo, body.kind);
   return path === "/api/note" ? notePlace(body.fine) : undefined;
 }
 
-/** The cells that an edit decides, as it was made. */
+/** The cells that an edit decides. */
 const placesOf = (edit) => edit.body.cells ?? edit.places ?? [];
 
 function saved(edit, answer) {
   ownBatches.add(answer.batch);
-  // Nobody edited in between: there is nothing to ask for. Otherwise `follow` finds out what it was.
-  if (answer.version - answer.edits === followed) followed = answer.version;
+  // If nobody else edited in between, there is nothing to load; otherwise `follow` loads it.
+  if (answer.version - answer.edits === lastVersion) lastVersion = answer.version;
   const places = placesOf(edit);
-  for (const cell of places) settle(cell, edit.body.edit);
-  if (otherPlace(edit)) own.set(otherPlace(edit), answer.note_version ?? answer.version);
-  for (const { photo, kind, version } of answer.photos ?? []) own.set(photoPlace(photo, kind), version);
-  for (const { fine, version } of answer.notes ?? []) own.set(notePlace(fine), version);
-  for (const cell of answer.cells ?? []) own.set(key(cell.fine, cell.kind), cell.version);
-  // An edit that follows this one may know the cell by the name that it had before.
-  if (places.length === 1 && answer.cells?.length === 1) own.set(key(places[0].fine, places[0].kind), answer.cells[0].version);
-  saver.giveUp((other) => samePlace(other, edit));
+  for (const cell of places) clearPending(cell, edit.body.edit);
+  if (otherPlace(edit)) ownVersions.set(otherPlace(edit), answer.note_version ?? answer.version);
+  for (const { photo, kind, version } of answer.photos ?? []) ownVersions.set(photoPlace(photo, kind), version);
+  for (const { fine, version } of answer.notes ?? []) ownVersions.set(notePlace(fine), version);
+  for (const cell of answer.cells ?? []) ownVersions.set(key(cell.fine, cell.kind), cell.version);
+  // A later edit may still use the former name of the cell.
+  if (places.length === 1 && answer.cells?.length === 1) ownVersions.set(key(places[0].fine, places[0].kind), answer.cells[0].version);
+  saver.discardRefused((other) => samePlace(other, edit));
   putCells(answer.cells ?? []);
   loadProgress();
   changed("saved", { edit, answer, places: edit.path === "/api/decide" ? edit.body.cells : undefined });
 }
 
 function refused(edit, problem) {
-  for (const cell of placesOf(edit)) settle(cell, edit.body.edit);
+  for (const cell of placesOf(edit)) clearPending(cell, edit.body.edit);
   const found = problem.body.conflicts ?? [];
   for (const conflict of found) {
     if (conflict.what === "photo") conflict.number ??= edit.body.photo;
-    if (KEPT.has(edit.path) && conflict.version > 0) keepConflict(conflict);
-    if (conflict.what === "cell") own.delete(key(conflict.fine, conflict.kind));
+    if (CONFLICT_PATHS.has(edit.path) && conflict.version > 0) keepConflict(conflict);
+    if (conflict.what === "cell") ownVersions.delete(key(conflict.fine, conflict.kind));
   }
-  // A conflict of a decision is shown at its cell, others in a window. What a person has chosen or written is kept until
-  // they have looked at it again; what can be asked for again is only told.
-  if (!found.length && PERSONAL.has(edit.path)) saver.keepRefused(edit, problem.message);
+  // The cell shows the conflict of a decision; a dialog shows others. Edits with input of a person are kept until they are
+  // resolved; for others, which can be repeated, a message is enough.
+  if (!found.length && PERSONAL_PATHS.has(edit.path)) saver.keepRefused(edit, problem.message);
   else if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
   changed("refused", { edit, problem, conflicts: found });
 }
 
-/** Edits whose conflicts stay until the person has chosen. */
-const KEPT = new Set(["/api/decide", "/api/photo", "/api/note"]);
+/** Paths of edits whose conflicts stay until the person resolves them. */
+const CONFLICT_PATHS = new Set(["/api/decide", "/api/photo", "/api/note"]);
 
-/** Edits that hold what only a person can give. */
-const PERSONAL = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
+/** Paths of edits with input of a person. */
+const PERSONAL_PATHS = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
 
-/** Whether two edits are about one cell, label of a photo or note. */
+/** Whether two edits change the same cell, photo label or note. */
 function samePlace(one, other) {
   const names = (edit) => (otherPlace(edit) ? [otherPlace(edit)] : placesOf(edit).map(({ fine, kind }) => key(fine, kind)));
-  const mine = new Set(names(one));
-  return names(other).some((name) => mine.has(name));
+  const places = new Set(names(one));
+  return names(other).some((name) => places.has(name));
 }
 
-function settle(cell, edit) {
+function clearPending(cell, edit) {
   const place = key(cell.fine, cell.kind);
   if (pending.get(place)?.edit === edit) pending.delete(place);
 }
@@ -254,24 +253,24 @@ export function decide(changes) {
   changed("cells", { places: body.cells });
 }
 
-/** Make the value that is shown the decision of this person, unless it is already. A conflict stays: it may have come up
- * under the key, so nobody has chosen between its values. */
+/** Make the shown value the decision of this person, unless it is already. A conflict stays unresolved, as it may have
+ * appeared just before the key was pressed. */
 export function confirm(fine, kind) {
   const value = shownValue(fine, kind);
   const voted = cellOf(fine, kind).votes[person()] !== undefined;
   if (value !== null && !voted && !isPending(fine, kind) && !conflictOf(fine, kind)) decide([[fine, kind, value]]);
 }
 
-/** Whether an edit of a cell comes after another of this page that is not saved yet: it goes on from what that makes. */
+/** Whether an edit of a cell follows an unsaved edit of this page, and so builds on its result. */
 const followsOwn = (place) => pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
 
-/** Accept a suggestion; one from the name of a class has no number, and its label may be new. */
+/** Accept a suggestion. One that is derived from the name of a class has no number, and its label may be new. */
 export function accept({ number, fine, kind, value }) {
   if (number === null) return put("/api/accept", { named: [namedCell({ fine, kind, value })] }, { fine, kind }, value);
   put("/api/accept", { suggestions: { [number]: cellOf(fine, kind).version } }, { fine, kind, suggestion: number }, value);
 }
 
-/** A label that the name of a class suggests, as it is accepted. */
+/** The edit of a cell that accepts a suggestion derived from a name. */
 export const namedCell = ({ fine, kind, value }) => ({ fine, kind, value, seen: cellOf(fine, kind).version, follows: followsOwn(key(fine, kind)), numbers: numbersOf(fine, kind, value) });
 
 /** Settle a disagreement with a value. */
@@ -279,7 +278,7 @@ export function resolve(fine, kind, value) {
   put("/api/resolve", { fine, kind, value, seen: cellOf(fine, kind).version, numbers: numbersOf(fine, kind, value) }, { fine, kind }, value);
 }
 
-/** An action that gives one cell a value, which is shown at once. */
+/** Send an action that sets one cell; the value is shown at once. */
 function put(path, body, place, value) {
   const name = key(place.fine, place.kind);
   const places = [{ ...place, follows: followsOwn(name) }];
@@ -288,31 +287,31 @@ function put(path, body, place, value) {
   changed("cells", { places });
 }
 
-/** Another action of this person, saved like a decision. */
+/** Send another action of this person, saved like a decision. */
 export function act(path, body) {
   const place = otherPlace({ path, body });
   if (place) forgetConflictAt(place);
   return saver.add(path, { person: person(), ...body });
 }
 
-/** Undo the last action of this person. It waits in line with the edits: which one it is shows when its turn comes. */
+/** Undo the last action of this person. It is queued with the edits, and the action is determined when it is sent. */
 export const undo = () => act("/api/undo", {});
 
-/** Something that is asked and answered at once, such as a preview. */
+/** Send a request that is not queued, such as a preview. */
 export const askServer = (path, body) => post(path, body);
 
-// ---- what others do --------------------------------------------------------------------------------------------------
+// ---- edits of others -------------------------------------------------------------------------------------------------
 
-const PAUSE = 1200;
+const POLL_PAUSE = 1200;
 
-/** Ask again and again for what others have changed. */
+/** Poll for edits of others. */
 export async function follow() {
   for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, document.hidden ? 5 * PAUSE : PAUSE));
-    const since = followed;
+    await new Promise((resolve) => setTimeout(resolve, document.hidden ? 5 * POLL_PAUSE : POLL_PAUSE));
+    const since = lastVersion;
     const found = await get("/api/changes", { since }).catch(() => null);
-    if (!found || found.version <= since || since !== followed) continue;
-    followed = found.version;
+    if (!found || found.version <= since || since !== lastVersion) continue;
+    lastVersion = found.version;
     putCells(found.cells);
     const edits = found.edits.filter((edit) => !ownBatches.has(edit.batch));
     if (!edits.length) continue;

@@ -1,17 +1,18 @@
-// Adding, renaming, merging and splitting labels, kinds and classes: first a preview of what changes, then the change.
+// Adding, renaming, merging and splitting labels, kinds and classes: first a preview, then the change.
 //
-// The window stays open until the change is made. Where somebody has edited something meanwhile that the preview speaks of,
-// nothing is changed, and the window shows what the change would do now.
+// The dialog stays open until the change is made. If somebody has edited something meanwhile that the preview covers,
+// nothing is changed, and the dialog shows the new preview.
 
-import { button, count, el, fill } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog } from "./dialogs.js";
 import { askServer, model } from "./model.js";
 import { FIELDS } from "./names_fields.js";
 import { FORMS } from "./names_forms.js";
-import { actInWindow, newPreview } from "./outcome.js";
+import { actInDialog, newPreview } from "./outcome.js";
+import { count } from "./texts.js";
 import { inWords } from "./values.js";
 
-/** Open the window; `chosen` is the kind and the class that the person looks at. */
+/** Open the dialog; `chosen` has the focused kind and class. */
 export function openNames(chosen, first = model.kinds.length ? "add_label" : "add_kind") {
   const { body, dialog } = openDialog("Names", { wide: true });
   const menu = el("div", { class: "menu", role: "tablist" });
@@ -69,15 +70,15 @@ async function showPreview(change, result, dialog) {
 }
 
 async function makeChange(found, change, result, dialog) {
-  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this window."));
-  const outcome = await actInWindow(dialog, "/api/apply", { change, digest: found.digest });
+  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this dialog."));
+  const outcome = await actInDialog(dialog, "/api/apply", { change, digest: found.digest });
   if (outcome?.answer) return dialog.close();
   if (!outcome) return;
   if (newPreview(outcome)) drawPreview(newPreview(outcome), change, result, dialog, true);
   else fill(result, fault(outcome.problem));
 }
 
-/** Draw what a change would do; `again`: not what the person has seen before. */
+/** Draw the preview of a change; `again`: it differs from the preview before. */
 function drawPreview(found, change, result, dialog, again = false) {
   const apply = button("Make this change", () => makeChange(found, change, result, dialog), { class: "primary" });
   const rows = found.examples.map((one) =>
@@ -95,5 +96,5 @@ function drawPreview(found, change, result, dialog, again = false) {
   );
   if (!again) return apply.focus();
   dialog.tabIndex = -1;
-  dialog.focus(); // the next key must not make the change
+  dialog.focus(); // the next key must not press the button
 }

@@ -1,7 +1,7 @@
-// The fields of the forms that change names. Each draws itself into a label and says its value.
+// The fields of the forms that change names, each with its element and value.
 
-import { get } from "./api.js";
-import { el } from "./dom.js";
+import { el } from "/shared/elements.js";
+import { get } from "./label_api.js";
 import { kindNamed, model } from "./model.js";
 import { partsField } from "./parts_field.js";
 
@@ -22,7 +22,7 @@ export const FIELDS = {
     return { root, value: () => root.value };
   },
   type: () => {
-    const types = { "": "labels", ordered: "labels in rising order", number: "numbers (the labels are values; may be empty)", "log number": "numbers whose ratios count, such as prices" };
+    const types = { "": "labels", ordered: "labels in ascending order", number: "numbers (the labels are values; may be empty)", "log number": "numbers whose ratios count, such as prices" };
     const root = el("select", {}, Object.entries(types).map(([value, text]) => el("option", { value }, text)));
     return { root, value: () => root.value };
   },
@@ -31,13 +31,13 @@ export const FIELDS = {
     root.addEventListener("change", () => scope.kindChanged(root.value));
     return { root, value: () => root.value };
   },
-  kinds: () => ticks(model.kinds.map((kind) => kind.name)),
+  kinds: () => checkboxes(model.kinds.map((kind) => kind.name)),
   label: (scope) => {
     const root = select(kindNamed(scope.kind())?.labels ?? []);
     root.addEventListener("change", () => scope.labelChanged?.());
     return { root, value: () => root.value };
   },
-  labels: (scope) => ticks(kindNamed(scope.kind())?.labels ?? []),
+  labels: (scope) => checkboxes(kindNamed(scope.kind())?.labels ?? []),
   fine: (scope) => {
     const root = el("input", { type: "text", value: scope.chosen.fine ?? "", autocomplete: "off" });
     return { root, value: () => root.value.trim() };
@@ -53,14 +53,14 @@ export const FIELDS = {
   },
 };
 
-/** All labels of a kind: each must be given to a part, so a search hides none. */
+/** All labels of a kind. Each must be assigned to a part, so the search is ignored. */
 function labelsOf(kind) {
   const items = kindNamed(kind)?.labels ?? [];
   return { items, total: items.length };
 }
 
-function ticks(names) {
+function checkboxes(names) {
   const boxes = names.map((name) => el("input", { type: "checkbox", value: name }));
-  const root = el("div", { class: "ticks" }, boxes.map((box) => el("label", {}, box, box.value)));
+  const root = el("div", { class: "checkboxes" }, boxes.map((box) => el("label", {}, box, box.value)));
   return { root, value: () => boxes.filter((box) => box.checked).map((box) => box.value) };
 }

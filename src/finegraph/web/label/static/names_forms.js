@@ -1,6 +1,6 @@
-// Every change of names: what it is called, and which fields its form has. The names are those of the server.
+// The forms of all changes of names: their titles and fields. Changes and fields are named as in the API.
 //
-// A field is [name, type, label]; types are drawn in names_dialog.js.
+// A field is [name, type, label]; names_fields.js has the types.
 
 export const FORMS = {
   add_label: { title: "Add a label", fields: [["kind", "kind", "Kind"], ["name", "text", "Name of the new label"]] },

@@ -1,13 +1,13 @@
-// The note of a class: saved when the person leaves it, the class or the page. `row.note` is the text that the server has;
-// what is in the field stays there until the server has it, also if it was refused.
+// The note of a class: saved when the person leaves the field, the class or the page. `row.note` is the saved text; an
+// unsaved text stays in the field until it is saved, also if it was refused.
 
-import { el } from "./dom.js";
+import { el } from "/shared/elements.js";
 import { say } from "./dialogs.js";
 import { withKey } from "./keys.js";
 import { act, changed, forgetConflict, numbersOf, onChange } from "./model.js";
 
 export class NoteField {
-  /** @param {{row: object|null}} view what shows the class */
+  /** @param {{row: object|null}} view the view of the class */
   constructor(view) {
     this.view = view;
     this.root = el("textarea", {
@@ -19,18 +19,18 @@ export class NoteField {
       oninput: () => changed("writing"),
       onblur: () => this.save(),
     });
-    // These come before what waits is put aside, so that a text that is being written waits too.
-    for (const leaving of ["beforeunload", "pagehide"]) addEventListener(leaving, () => this.save());
+    // These listeners run before the waiting edits are persisted, so that an unsaved text is persisted too.
+    for (const event of ["beforeunload", "pagehide"]) addEventListener(event, () => this.save());
     document.addEventListener("visibilitychange", () => document.hidden && this.save());
-    onChange((what, detail) => ["saved", "refused"].includes(what) && this.told(what, detail));
+    onChange((what, detail) => ["saved", "refused"].includes(what) && this.onSaved(what, detail));
   }
 
-  /** Whether there is a text that has not been handed over to be saved. */
+  /** Whether there is a text that is not queued for saving. */
   get writing() {
     return Boolean(this.view.row) && this.root.value !== (this.sent ?? this.view.row.note);
   }
 
-  /** Show the note of a class; `before` is what was shown. Of the same class, a text that is not saved yet stays. */
+  /** Show the note of a class; `before` is the former class. If it is the same class, an unsaved text stays. */
   show(row, before) {
     this.root.placeholder = withKey("A note on this class", "note");
     const same = before?.number === row.number;
@@ -61,22 +61,22 @@ export class NoteField {
     return body.numbers?.fine === undefined ? body.fine === row.fine : body.numbers.fine === row.number;
   }
 
-  told(what, { edit, answer }) {
+  onSaved(what, { edit, answer }) {
     if (!this.isOf(edit)) return;
     const { row } = this.view;
     const { text } = edit.body;
     if (what === "refused" || this.sent === text) this.sent = undefined;
     if (what === "refused") return;
-    if (this.root.value === row.note) this.root.value = text; // chosen in a window
+    if (this.root.value === row.note) this.root.value = text; // chosen in a dialog
     Object.assign(row, { note: text, note_version: answer.note_version ?? row.note_version });
   }
 
-  /** Somebody else has written meanwhile: both texts are put into the field. */
-  join(conflict) {
+  /** After somebody else has changed the note: put both texts into the field. */
+  merge(conflict) {
     const { yours, theirs, by, version } = conflict;
     forgetConflict(conflict);
     Object.assign(this.view.row, { note: theirs ?? "", note_version: version });
     this.root.value = [theirs, yours].filter(Boolean).join("\n");
-    say(`${by ?? "Somebody"} changed the note too: both texts are in it now, save it as it should be.`);
+    say(`${by ?? "Somebody"} changed the note too: both texts are in it now; edit and save.`);
   }
 }

@@ -1,41 +1,42 @@
 // The labels of a kind as buttons, with the keys that choose them.
 
-import { button, el } from "./dom.js";
+import { button, el } from "/shared/elements.js";
 import { bindings, choiceKeys, keyName, withKey } from "./keys.js";
 import { inOrder, likeliestFirst } from "./likeliest.js";
 import { model } from "./model.js";
-import { unlikeNames, wholeName } from "./unlike_names.js";
+import { nameDifferences, nameElement } from "./name_differences.js";
 import { labelsIn, weightOf } from "./values.js";
 
-const FEW = 8;
+const FEW = 8; // kinds with at most this many labels show all of them
 
-/** Whether the page is as narrow as on a phone. */
+/** Matches the width of a phone. */
 export const narrow = matchMedia("(max-width: 720px)");
 
-/** The labels that can be chosen by a key, in order. */
+/** The labels with a key, in order. */
 export const keyed = (kind, belief) => inOrder(kind, belief).slice(0, choiceKeys().length);
 
-/** Below this probability none is shown. */
-const LEAST = 0.01;
+/** Smaller probabilities are not shown. */
+const MIN_PROBABILITY = 0.01;
 
 /**
  * Buttons for the labels of a kind.
  *
  * @param {object} kind
- * @param {*} value what the cell holds
+ * @param {*} value the value of the cell
  * @param {{open: boolean, suggested: string[], accept: () => void, belief?: Object<string, number>, pick: (label: string, more: boolean) => void, find: () => void, clear: () => void}} options
- *   `open` shows all labels with their keys; otherwise a kind with many labels shows only those that hold or are
- *   suggested; `accept` takes the suggestion, whose label may be new; `belief` has the probabilities of the model; `find` looks for those that are not shown, `clear` says that it is unknown
+ *   `open` shows all labels with their keys; otherwise a kind with many labels shows only those that are chosen or
+ *   suggested. `accept` accepts the suggestion, whose label may be new; `belief` has the probabilities of the model; `find`
+ *   opens the search for labels that are not shown; `clear` sets the cell to unknown
  */
 export function optionButtons(kind, value, { open, suggested = [], accept, belief, pick, find, clear, few = FEW }) {
   const held = new Set(labelsIn(value));
-  const strange = (label) => !kind.labels.includes(label);
+  const isNew = (label) => !kind.labels.includes(label);
   const keys = choiceKeys();
   const all = open || kind.labels.length <= few;
-  const most = narrow.matches ? Math.max(few, FEW) : keys.length; // on a phone a long list would push all else away
+  const maxShown = narrow.matches ? Math.max(few, FEW) : keys.length; // on a phone a long list would displace everything else
   const ordered = inOrder(kind, belief);
-  const shown = [...ordered, ...[...held].filter(strange)].filter(
-    (label, index) => held.has(label) || suggested.includes(label) || (all && index < most),
+  const shown = [...ordered, ...[...held].filter(isNew)].filter(
+    (label, index) => held.has(label) || suggested.includes(label) || (all && index < maxShown),
   );
   const places = new Map(shown.map((label) => [label, ordered.indexOf(label)]));
   const buttons = shown.map((label) => {
@@ -43,7 +44,7 @@ export function optionButtons(kind, value, { open, suggested = [], accept, belie
     return button(
       [
         open && places.get(label) >= 0 && places.get(label) < keys.length && el("kbd", {}, keyName(keys[places.get(label)])),
-        wholeName(label, unlikeNames(kind.labels)),
+        nameElement(label, nameDifferences(kind.labels)),
         weight !== undefined && el("small", {}, `${Math.round(100 * weight)} %`),
         open && probability(belief?.[label]),
       ],
@@ -56,31 +57,31 @@ export function optionButtons(kind, value, { open, suggested = [], accept, belie
       },
     );
   });
-  // A label that does not exist yet stands after the others; accepting the suggestion adds it.
-  const added = suggested.filter((label) => strange(label) && !held.has(label)).map((label) =>
-    button([el("span", { class: "plus" }, "+"), wholeName(label, unlikeNames(kind.labels))], accept, { class: "option suggested", tabindex: open ? "0" : "-1", title: withKey(`add ${label} and choose it`, "accept") }),
+  // A new label comes after the others; accepting the suggestion adds it.
+  const added = suggested.filter((label) => isNew(label) && !held.has(label)).map((label) =>
+    button([el("span", { class: "plus" }, "+"), nameElement(label, nameDifferences(kind.labels))], accept, { class: "option suggested", tabindex: open ? "0" : "-1", title: withKey(`add ${label} and choose it`, "accept") }),
   );
-  const rest = kind.labels.length - shown.filter((label) => !strange(label)).length;
+  const rest = kind.labels.length - shown.filter((label) => !isNew(label)).length;
   const empty = held.size === 0 && value?.all_of && el("span", { class: "muted" }, "none of them");
   const unknown = held.size === 0 && !value && !all && el("span", { class: "muted" }, "unknown");
   const others = open ? button(`${rest} more: ${keyName(bindings().find)}`, find, { class: "quiet small more" }) : el("span", { class: "muted more" }, `of ${kind.labels.length}`);
   const another = open && rest === 0 && !kind.binary && button("another …", find, { class: "quiet small more", title: withKey("find a label by its name, or add one", "find") });
-  const forget = open && value !== null && button("unknown", clear, { class: "quiet small clear", title: withKey("make it unknown", "clear") });
-  return [unknown, empty, ...buttons, ...added, rest > 0 && others, another, forget];
+  const clearButton = open && value !== null && button("unknown", clear, { class: "quiet small clear", title: withKey("make it unknown", "clear") });
+  return [unknown, empty, ...buttons, ...added, rest > 0 && others, another, clearButton];
 }
 
-/** What the model gives a label. */
+/** The probability of a label by the model. */
 function probability(value) {
-  if (value === undefined || value < LEAST) return null;
+  if (value === undefined || value < MIN_PROBABILITY) return null;
   return el("small", { class: "probability", title: "probability by the model, over the photos of the class" }, `${Math.round(100 * value)} %`);
 }
 
-/** A button that puts the likeliest labels first; only where a model has said what it believes. */
-export function orderButton(turn) {
-  return model.beliefs && button("Likeliest first", turn, { class: "quiet small order", "aria-pressed": String(likeliestFirst()), title: withKey("order labels by probability", "order") });
+/** The button that toggles the order of labels, if there are probabilities of a model. */
+export function orderButton(toggle) {
+  return model.beliefs && button("Likeliest first", toggle, { class: "quiet small order", "aria-pressed": String(likeliestFirst()), title: withKey("order labels by probability", "order") });
 }
 
-/** The short name of a binary kind that belongs to a group ("ingredient: tofu" is tofu), and the group. */
+/** The group of a binary kind and its short name: "ingredient: tofu" is tofu of ingredient. */
 export function groupOf(name) {
   const at = name.indexOf(": ");
   return at > 0 ? [name.slice(0, at), name.slice(at + 2)] : [null, name];

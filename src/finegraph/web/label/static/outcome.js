@@ -1,4 +1,4 @@
-// Actions that a window waits for: it stays open until the answer is there, and shows a refusal itself.
+// Actions that a dialog waits for: it stays open until the response comes, and shows a refusal itself.
 
 import { act, onChange } from "./model.js";
 
@@ -8,11 +8,11 @@ onChange((what, detail) => {
   if (what !== "saved" && what !== "refused") return;
   const number = detail.edit.body.edit;
   waiting.get(number)?.(what === "saved" ? { answer: detail.answer } : { problem: detail.problem, conflicts: detail.conflicts });
-  queueMicrotask(() => waiting.delete(number)); // others that hear of it still ask whether somebody waits
+  queueMicrotask(() => waiting.delete(number)); // other listeners still call `isAwaited`
 });
 
-/** Act, and wait for what becomes of it: its answer or its problem. Null if the window is closed before; the page tells then. */
-export function actInWindow(dialog, path, body) {
+/** Act and wait for the answer or the problem; null if the dialog is closed before, and then the page shows the outcome. */
+export function actInDialog(dialog, path, body) {
   return new Promise((resolve) => {
     const number = act(path, body);
     waiting.set(number, resolve);
@@ -20,8 +20,8 @@ export function actInWindow(dialog, path, body) {
   });
 }
 
-/** Whether an open window shows what becomes of an edit. */
+/** Whether an open dialog shows the outcome of an edit. */
 export const isAwaited = (edit) => waiting.has(edit.body.edit);
 
-/** The preview that holds now, where an action was refused since its own does not any more. */
+/** The current preview, if an action was refused because its preview was out of date. */
 export const newPreview = ({ conflicts }) => conflicts?.find((conflict) => conflict.what === "preview")?.theirs;

@@ -1,12 +1,12 @@
-// The photos of a class: a click shows one large. With p, or by a button there, labels are for a single photo.
+// The photos of a class: a click enlarges one. With p, or a button of the large view, labels are for a single photo.
 
+import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { button, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { withKey } from "./keys.js";
 import { openPhotos } from "./lightbox.js";
 import { act, model, numbersOf } from "./model.js";
-import { unlikeNames, wholeName } from "./unlike_names.js";
+import { nameDifferences, nameElement } from "./name_differences.js";
 import { choose, inWords } from "./values.js";
 
 export class PhotoStrip {
@@ -19,23 +19,23 @@ export class PhotoStrip {
     return this.view.row?.photos ?? [];
   }
 
-  /** The photo that labels are for, if they are for one. */
+  /** The photo that is being labelled, if any. */
   get photo() {
     return this.active ? this.photos[this.at] : undefined;
   }
 
   draw() {
-    // Photos are drawn anew only if something on them has changed: making them again would let them flicker.
+    // Photos are redrawn only if they have changed, as they would flicker.
     const labels = this.photos.map((photo) => [photo.number, this.label(photo)]);
     const shown = JSON.stringify([model.photos, this.view.row?.fine, this.at, this.active && this.view.kind?.name, labels]);
     if (shown === this.shown) return;
     this.shown = shown;
     this.root.hidden = !model.photos;
     this.root.classList.toggle("active", this.active);
-    const thumbs = this.photos.map((photo, index) => this.thumb(photo, index));
+    const pictures = this.photos.map((photo, index) => this.picture(photo, index));
     const large = this.photo && this.large(this.photo);
     const none = !this.photos.length && el("p", { class: "muted" }, "This class has no photos.");
-    fill(this.root, large, el("div", { class: "thumbs" }, thumbs, none));
+    fill(this.root, large, el("div", { class: "thumbs" }, pictures, none));
     if (this.active) this.root.querySelector(".thumb.focus")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
@@ -43,7 +43,7 @@ export class PhotoStrip {
     return photo.cells[this.view.kind?.name]?.value ?? null;
   }
 
-  thumb(photo, index) {
+  picture(photo, index) {
     const label = this.label(photo);
     return el(
       "button",
@@ -56,7 +56,7 @@ export class PhotoStrip {
         onclick: () => (this.active ? this.open(index) : this.enlarge(index)),
       },
       el("img", { src: `/photos/${photo.number}/medium`, alt: "", loading: "lazy" }),
-      label !== null && el("span", { class: "thumb-label" }, typeof label === "string" ? wholeName(label, unlikeNames(this.view.kind.labels)) : inWords(label)),
+      label !== null && el("span", { class: "thumb-label" }, typeof label === "string" ? nameElement(label, nameDifferences(this.view.kind.labels)) : inWords(label)),
     );
   }
 
@@ -71,13 +71,13 @@ export class PhotoStrip {
         {},
         el("strong", {}, photo.key),
         el("span", {}, `${this.view.kind?.name}: ${label === null ? "as the class" : inWords(label)}`),
-        el("span", { class: "muted" }, "Labels are for this photo now."),
+        el("span", { class: "muted" }, "You are labelling this photo."),
         button(withKey("Back to the class", "photos"), () => this.toggle()),
       ),
     );
   }
 
-  /** Show a photo large; the address names it as long as it is. */
+  /** Enlarge a photo; while it is enlarged, the address names it. */
   enlarge(index = this.at) {
     const { fine, photos } = this.view.row;
     if (!photos.length) return say("This class has no photos.");
@@ -95,7 +95,7 @@ export class PhotoStrip {
     });
   }
 
-  /** Show the photo large that the address names. */
+  /** Enlarge the photo that the address names. */
   enlargeNamed(name) {
     const index = this.photos.findIndex(({ number }) => number === this.view.row.photo);
     if (index < 0) return say(`This class has no photo “${name}”.`, { fault: true });
@@ -109,7 +109,7 @@ export class PhotoStrip {
     this.view.showFocus();
   }
 
-  /** Change between the class and the photo in focus. */
+  /** Toggle between labelling the class and the focused photo. */
   toggle() {
     if (!this.active && !this.photos.length) return say("This class has no photos.");
     this.active = !this.active;
@@ -117,7 +117,7 @@ export class PhotoStrip {
     this.view.showFocus();
   }
 
-  /** Another class is shown: labels are for it. */
+  /** Return to labelling the class, before another one is shown. */
   leave() {
     Object.assign(this, { at: 0, active: false });
   }

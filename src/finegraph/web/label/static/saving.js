@@ -1,31 +1,31 @@
-// Autosave: edits are sent one after the other in the order in which they were made, each under its own number.
+// Autosave: edits are sent one after the other, in order, each with its own id.
 //
-// An edit that could not be sent stays, is shown as "not saved" and is sent again under the same number, so that it
-// happens once however often it is sent. A refusal is final: a conflict goes to whoever made the edit, with both values.
-// What was refused for another reason, such as a label that somebody has removed, can be kept until the person has
-// looked at it.
+// An edit that could not be sent is shown as "not saved" and sent again with the same id; the server applies it once. A
+// refusal is final: a conflict is reported with both values. An edit that was refused for another reason, such as a label
+// that somebody has removed, can be kept until the person has seen it.
 //
-// What is waiting or was refused, and conflicts that nobody has chosen in, are kept in the browser and survive a reload:
-// a list per store and page. A page marks its list as left when it goes, and says now and then that it is still there; the
-// next page of the same store takes lists over that were left. Should two pages send the same list, every edit happens once
-// all the same.
+// Waiting and refused edits and unresolved conflicts are persisted in the browser and survive a reload, in a list per store
+// and page. A page marks its list as abandoned when it is closed, and refreshes its time stamp while it is open. The next
+// page of the same store takes over abandoned lists. If two pages send the same list, the server still applies each edit
+// once.
 
-import { newEditId, post } from "./api.js";
+import { newEditId, post } from "./label_api.js";
 
-const KEPT = "finegraph.waiting";
-const LONGEST_PAUSE = 8000;
-const SIGN_OF_LIFE = 5000;
-/** After how many milliseconds without a sign of life a page is gone; timers of hidden pages run once a minute only. */
-const GONE = 180000;
+const LIST_PREFIX = "finegraph.waiting";
+// In milliseconds:
+const FIRST_PAUSE = 500;
+const MAX_PAUSE = 8000;
+const HEARTBEAT = 5000;
+const MAX_SILENCE = 180000; // a list without a heartbeat for longer is abandoned; timers of hidden pages run once a minute
 
 export class Saver {
   /**
-   * @param {(state: {name: string, waiting: number, reason: string}) => void} show the visible state
+   * @param {(state: {name: string, waiting: number, reason: string}) => void} show shows the saving state
    * @param {(edit: object, answer: object) => void} done
    * @param {(edit: object, problem: Error) => void} refused
    */
   constructor(show, done, refused) {
-    Object.assign(this, { show, done, refused, waiting: [], returned: [], busy: false, pause: 500, reason: "" });
+    Object.assign(this, { show, done, refused, waiting: [], returned: [], busy: false, pause: FIRST_PAUSE, reason: "" });
     this.prepare = async (edit) => edit;
     this.conflicts = () => [];
     this.takeConflicts = () => {};
@@ -33,74 +33,74 @@ export class Saver {
     addEventListener("online", () => this.retry());
   }
 
-  /** Keep what waits under a store from now on, and take over what pages of it have left; once. */
+  /** Persist edits under a store from now on, and take over abandoned lists of the store. Later calls do nothing. */
   open(store) {
     if (this.store) return;
     this.store = store;
-    this.own = `${KEPT}.${store}.${newEditId()}`;
-    addEventListener("pagehide", () => this.keep(true));
-    addEventListener("pageshow", (event) => event.persisted && location.reload()); // its list is another page's by now
+    this.own = `${LIST_PREFIX}.${store}.${newEditId()}`;
+    addEventListener("pagehide", () => this.persist(true));
+    addEventListener("pageshow", (event) => event.persisted && location.reload()); // another page may have taken over its list
     setInterval(() => {
-      this.keep();
+      this.persist();
       this.takeOver();
-    }, SIGN_OF_LIFE);
+    }, HEARTBEAT);
     this.takeOver();
   }
 
-  /** Take over the lists of pages of this store that are gone. */
+  /** Take over abandoned lists of this store. */
   takeOver() {
-    const lists = Object.keys(localStorage).filter((name) => name.startsWith(`${KEPT}.${this.store}.`) && name !== this.own);
+    const lists = Object.keys(localStorage).filter((name) => name.startsWith(`${LIST_PREFIX}.${this.store}.`) && name !== this.own);
     for (const name of lists) {
       const { left, at, edits, returned, conflicts } = read(name);
-      if (!left && Date.now() - at < GONE) continue;
+      if (!left && Date.now() - at < MAX_SILENCE) continue;
       this.returned.push(...returned);
       this.takeConflicts(conflicts);
-      const have = new Set(this.waiting.map((edit) => edit.body.edit));
-      this.waiting.push(...edits.filter((edit) => !have.has(edit.body.edit)));
-      this.keep();
+      const ids = new Set(this.waiting.map((edit) => edit.body.edit));
+      this.waiting.push(...edits.filter((edit) => !ids.has(edit.body.edit)));
+      this.persist();
       localStorage.removeItem(name);
       this.run();
     }
   }
 
-  /** Queue an edit; `prepare` completes its body when it is sent for the first time. Returns its number. What is in
-   * `more` stays here and is not sent. */
+  /** Queue an edit and return its id. `prepare` completes its body before it is sent for the first time. The entries of
+   * `more` are not sent. */
   add(path, body, more = {}) {
     const edit = { ...more, path, body: { ...body, edit: newEditId() }, sent: false };
     this.waiting.push(edit);
-    this.keep();
+    this.persist();
     this.run();
     return edit.body.edit;
   }
 
-  /** Keep an edit that was refused, with the reason, until it is given up. */
+  /** Keep a refused edit with the reason until it is discarded. */
   keepRefused(edit, reason) {
     this.returned.push({ path: edit.path, body: edit.body, places: edit.places, reason });
-    this.keep();
-    this.tell();
+    this.persist();
+    this.showState();
   }
 
-  /** Forget edits that were refused. */
-  giveUp(test) {
+  /** Discard refused edits for which `test` is true. */
+  discardRefused(test) {
     if (!this.returned.some(test)) return;
     this.returned = this.returned.filter((edit) => !test(edit));
-    this.keep();
-    this.tell();
+    this.persist();
+    this.showState();
   }
 
-  /** Whether anything waits to be saved. */
+  /** Whether no edit is waiting. */
   get idle() {
     return this.waiting.length === 0;
   }
 
-  /** Resolves when nothing waits any more. */
-  settled() {
+  /** Resolves when no edit is waiting. */
+  whenIdle() {
     return this.idle ? Promise.resolve() : new Promise((resolve) => this.idlers.push(resolve));
   }
 
   idlers = [];
 
-  /** Send now what could not be sent. */
+  /** Send waiting edits now. */
   retry() {
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -108,86 +108,86 @@ export class Saver {
   }
 
   async run() {
-    if (this.busy || this.timer) return this.tell();
+    if (this.busy || this.timer) return this.showState();
     this.busy = true;
     while (this.waiting.length) {
-      this.tell();
+      this.showState();
       const edit = this.waiting[0];
       const answer = await this.send(edit).catch((problem) => problem);
-      if (answer instanceof Error && passing(answer)) {
+      if (answer instanceof Error && isTransient(answer)) {
         this.wait(answer);
         break;
       }
       this.drop(edit);
-      this.tell(); // before what it changes is drawn, which takes longer
-      if (answer) this.tellOutcome(edit, answer);
+      this.showState(); // before the slower redraw of the view
+      if (answer) this.report(edit, answer);
     }
     this.busy = false;
-    this.tell();
+    this.showState();
     if (this.idle) this.idlers.splice(0).forEach((resolve) => resolve());
   }
 
-  /** Send an edit; answers nothing where `prepare` finds that there is nothing to do. */
+  /** Send an edit; resolves to undefined if `prepare` finds that there is nothing to do. */
   async send(edit) {
     if (!edit.sent) {
       if (!(await this.prepare(edit))) return undefined;
       edit.sent = true;
-      this.keep();
+      this.persist();
     }
     return post(edit.path, edit.body);
   }
 
-  tellOutcome(edit, answer) {
+  report(edit, answer) {
     try {
       if (answer instanceof Error) this.refused(edit, answer);
       else this.done(edit, answer);
     } catch (fault) {
-      reportError(fault); // a fault in what shows the outcome must not stop the saving
+      reportError(fault); // an error in a listener must not stop the saving
     }
   }
 
   drop(edit) {
     this.waiting = this.waiting.filter((other) => other !== edit);
-    this.pause = 500;
+    this.pause = FIRST_PAUSE;
     this.reason = "";
-    this.keep();
+    this.persist();
   }
 
   wait(problem) {
     this.reason = problem.message;
-    // Not all pages at the same moment: a server that has just come back would be asked by everybody at once.
+    // The pause is random, so that not all pages ask a restarted server at the same time.
     this.timer = setTimeout(() => this.retry(), this.pause * (0.5 + Math.random()));
-    this.pause = Math.min(2 * this.pause, LONGEST_PAUSE);
+    this.pause = Math.min(2 * this.pause, MAX_PAUSE);
   }
 
-  tell() {
+  showState() {
     const name = this.idle ? "saved" : this.timer ? "not saved" : "saving";
     this.show({ name, waiting: this.waiting.length, reason: this.reason });
   }
 
-  keep(left = false) {
+  persist(isAbandoned = false) {
     const conflicts = this.conflicts();
     if (this.idle && !this.returned.length && !conflicts.length) return localStorage.removeItem(this.own);
     try {
-      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting, returned: this.returned, conflicts }));
+      localStorage.setItem(this.own, JSON.stringify({ left: isAbandoned, at: Date.now(), edits: this.waiting, returned: this.returned, conflicts }));
     } catch {
-      // An import may be larger than what a browser keeps; it is sent all the same, but does not survive a reload.
+      // An import may exceed the storage of the browser; it is sent anyway, but does not survive a reload.
     }
   }
 }
 
-/** A list that a page has kept; one that cannot be read is empty. */
+/** Read a persisted list; an unreadable one is empty. */
 function read(name) {
   try {
     const { left, at, edits, returned = [], conflicts = [] } = JSON.parse(localStorage.getItem(name));
-    const sound = (edit) => edit?.path?.startsWith("/api/") && edit.body?.edit;
-    return { left, at, edits: edits.filter(sound), returned: returned.filter(sound), conflicts: conflicts.filter((one) => one?.what) };
+    const isValid = (edit) => edit?.path?.startsWith("/api/") && edit.body?.edit;
+    return { left, at, edits: edits.filter(isValid), returned: returned.filter(isValid), conflicts: conflicts.filter((one) => one?.what) };
   } catch {
     return { left: true, at: 0, edits: [], returned: [], conflicts: [] };
   }
 }
 
-/** Whether a refusal may be gone the next time: the server is away, busy, has another store, or asks who it is. */
-function passing({ status = 0, body }) {
+/** Whether a retry may succeed: the server is unreachable, busy, has another store, or needs a sign-in. */
+function isTransient({ status = 0, body }) {
   return status === 0 || (status === 409 && body.store) || status === 401 || status === 408 || status === 429 || status >= 500;
 }

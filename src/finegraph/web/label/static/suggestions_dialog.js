@@ -1,54 +1,55 @@
-// Accepting many suggestions at once: they are listed with their reasons, taken as one action, undone as one.
+// Accepting many suggestions at once: they are listed with their reasons, and accepted as one action.
 
-import { get } from "./api.js";
-import { button, count, el, fill } from "./dom.js";
+import { button, el, fill } from "/shared/elements.js";
 import { openDialog } from "./dialogs.js";
+import { get } from "./label_api.js";
 import { act, kindNamed, namedCell } from "./model.js";
+import { count } from "./texts.js";
 import { inWords, namesNewLabel } from "./values.js";
 
 const MAX_SUGGESTIONS = 1000;
 
-/** Whether a suggestion names a label that its kind does not have yet. */
+/** Whether the label of a suggestion is new to its kind. */
 const isNewLabel = ({ kind, value }) => namesNewLabel(kindNamed(kind), value);
 
-/** List suggestions of a class (`fine`) or a kind (`kind`) and accept those that are ticked. */
+/** List the suggestions for a class (`fine`) or a kind (`kind`) and accept the selected ones. */
 export async function openSuggestions(scope) {
   const { body, close } = openDialog(`Suggestions for ${scope.fine ?? scope.kind}`, { wide: true });
   const list = el("div", { class: "suggestion-list" });
-  const taken = new Map();
-  const accept = button("", () => take(), { class: "primary" });
-  const tell = () => {
-    accept.textContent = `Accept ${count(taken.size, "suggestion")}`;
-    accept.disabled = taken.size === 0;
+  const selected = new Map();
+  const accept = button("", () => acceptSelected(), { class: "primary" });
+  const showCount = () => {
+    accept.textContent = `Accept ${count(selected.size, "suggestion")}`;
+    accept.disabled = selected.size === 0;
   };
-  const take = () => {
-    const all = [...taken.values()];
-    const kept = all.filter(({ number }) => number !== null);
-    act("/api/accept", { suggestions: Object.fromEntries(kept.map((one) => [one.number, one.seen])), named: all.filter(({ number }) => number === null).map(namedCell) });
+  const acceptSelected = () => {
+    const all = [...selected.values()];
+    const stored = all.filter(({ number }) => number !== null);
+    act("/api/accept", { suggestions: Object.fromEntries(stored.map((one) => [one.number, one.seen])), named: all.filter(({ number }) => number === null).map(namedCell) });
     close();
   };
-  const draw = async (least) => {
-    const { rows, total } = await get("/api/suggestions", { ...scope, least, limit: MAX_SUGGESTIONS });
-    taken.clear();
-    const boxes = new Map(); // one value per cell: the best one is ticked, others can be ticked instead
+  const draw = async (minScore) => {
+    const { rows, total } = await get("/api/suggestions", { ...scope, least: minScore, limit: MAX_SUGGESTIONS });
+    selected.clear();
+    const boxes = new Map(); // one value per cell: the best one is selected, others can be selected instead
     const lines = rows.map((one) => {
       const place = `${one.fine}\u0000${one.kind}`;
       const first = !boxes.has(place) && !one.contradicts;
-      if (first) taken.set(idOf(one), one);
+      if (first) selected.set(idOf(one), one);
       const others = boxes.get(place) ?? boxes.set(place, new Map()).get(place);
-      return line(one, first, taken, others, tell);
+      return line(one, first, selected, others, showCount);
     });
-    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MAX_SUGGESTIONS} of ${total.toLocaleString("en")}; the others come after these.`);
+    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MAX_SUGGESTIONS} of ${total.toLocaleString("en")}; accept these to see the others.`);
     fill(list, lines.length ? lines : el("p", { class: "muted" }, "There are no suggestions."), more);
-    tell();
+    showCount();
   };
-  const slider = el("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0", "aria-label": "Least score" });
+  const slider = el("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0", "aria-label": "Minimum score" });
   const shown = el("output", {}, "0 %");
   slider.addEventListener("input", () => (shown.textContent = `${Math.round(100 * slider.value)} %`));
   slider.addEventListener("change", () => draw(slider.value));
   fill(
     body,
-    el("label", { class: "row" }, "At least", slider, shown, el("span", { class: "muted" }, "Those that contradict a label are not ticked.")),
+    el("label", { class: "row" }, "At least", slider, shown, el("span", { class: "muted" }, "Those that contradict a label are not selected.")),
     list,
     el("footer", {}, button("Cancel", close, { class: "quiet" }), accept),
   );
@@ -56,21 +57,21 @@ export async function openSuggestions(scope) {
   accept.focus();
 }
 
-/** What a suggestion is told from others by; one from a name has no number. */
+/** The identity of a suggestion; one that is derived from a name has no number. */
 const idOf = ({ number, fine, kind, text }) => number ?? JSON.stringify([fine, kind, text]);
 
-/** A suggestion with its box; `others` are the boxes of the same cell, of which one is ticked at the most. */
-function line(one, first, taken, others, tell) {
+/** A suggestion with its checkbox; `others` are the checkboxes of the same cell, of which at most one is checked. */
+function line(one, first, selected, others, showCount) {
   const box = el("input", { type: "checkbox", checked: first });
   others.set(idOf(one), box);
   box.addEventListener("change", () => {
     for (const [id, other] of others) {
       if (other === box && box.checked) continue;
       other.checked = false;
-      taken.delete(id);
+      selected.delete(id);
     }
-    if (box.checked) taken.set(idOf(one), one);
-    tell();
+    if (box.checked) selected.set(idOf(one), one);
+    showCount();
   });
   const now = one.contradicts && el("span", { class: "mark warn" }, `now ${inWords(one.current)}`);
   return el(

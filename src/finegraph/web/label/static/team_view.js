@@ -1,12 +1,13 @@
-// The team: progress per kind and per person, agreement, what the graph check finds, and the last actions.
+// The team: progress per kind and per person, agreement, the findings of the graph check, and the last actions.
 
+import { button, el, fill } from "/shared/elements.js";
 import { setAddress } from "./address.js";
-import { get, person } from "./api.js";
-import { button, count, el, fill, percent, when } from "./dom.js";
-import { showAction } from "./history.js";
-import { act, model } from "./model.js";
+import { debounce } from "./debounce.js";
 import { fullText } from "./edit_text.js";
-import { afterTyping } from "./typing.js";
+import { showAction } from "./history.js";
+import { get, person } from "./label_api.js";
+import { act, model } from "./model.js";
+import { count, percentOf, when } from "./texts.js";
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
@@ -15,26 +16,27 @@ const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("
 const table = (header, rows, none) =>
   rows.length ? el("div", { class: "scroll" }, el("table", {}, header, el("tbody", {}, rows))) : el("p", { class: "muted" }, none);
 
-const FIRST = 30;
-/** How many more actions are shown at a time, which is also the most that the server gives at once. */
-const MORE = 200;
+/** The number of actions shown at first. */
+const FIRST_ACTIONS = 30;
+/** The number of actions added by "Show more", which is also the limit of one request. */
+const MORE_ACTIONS = 200;
 
-/** What edits have values; of others the sentence of their action says all. */
-const OF_VALUES = new Set(["cell", "note", "photo", "comparison"]);
-/** Actions of which the values say all. */
-const SAID_BY_VALUES = new Set(["decide", "note", "photo", "compare"]);
+/** Targets of edits that are shown with their values; for others the text of the action is enough. */
+const VALUE_TARGETS = new Set(["cell", "note", "photo", "comparison"]);
+/** Actions that are shown by their values alone. */
+const VALUE_ACTIONS = new Set(["decide", "note", "photo", "compare"]);
 
 export class TeamView {
   /** @param {{openGrid: (kind: string, show: string) => void, openClass: (fine: string) => void}} go */
   constructor(root, go) {
-    Object.assign(this, { go, parts: [], most: FIRST, person: "" });
-    // The list of actions stays where it is when the rest is drawn anew, so that its choice of people stays open.
-    this.people = el("select", { "aria-label": "Whose actions", onchange: () => this.showActions({ person: this.people.value, most: FIRST }) });
+    Object.assign(this, { go, parts: [], maxShown: FIRST_ACTIONS, person: "" });
+    // The list of actions is not redrawn with the rest, so that its select of people stays open.
+    this.people = el("select", { "aria-label": "Whose actions", onchange: () => this.showActions({ person: this.people.value, maxShown: FIRST_ACTIONS }) });
     this.actionList = el("div", {});
     const tools = el("div", { class: "row wrap" }, el("h2", {}, "Last actions"), this.people);
     this.root = el("div", { class: "team-view", hidden: true }, el("section", { class: "broad" }, tools, this.actionList));
     root.append(this.root);
-    document.addEventListener("visibilitychange", () => this.missed && this.again());
+    document.addEventListener("visibilitychange", () => this.missed && this.reload());
   }
 
   async open() {
@@ -58,7 +60,7 @@ export class TeamView {
     drawActions();
   }
 
-  /** Everybody who has acted, to choose from. */
+  /** Fill the select of people. */
   drawPeople() {
     const names = [...new Set([...model.people, ...model.progress.people.map((one) => one.person)])].sort();
     if (JSON.stringify(names) === this.named) return;
@@ -66,28 +68,28 @@ export class TeamView {
     fill(this.people, el("option", { value: "" }, "Everybody"), names.map((name) => el("option", { value: name, selected: name === this.person }, name)));
   }
 
-  /** Show the actions of somebody else, or more of them. */
+  /** Show the actions of another person, or more of them. */
   async showActions(change) {
     Object.assign(this, change);
     const draw = await this.loadActions().catch((problem) => () => fill(this.actionList, el("p", { class: "fault", role: "alert" }, problem.message)));
     draw();
   }
 
-  /** Load the actions that are asked for; resolves to what draws them. */
+  /** Load actions; resolves to a function that draws them. */
   async loadActions() {
-    const { person, most } = this;
+    const { person, maxShown } = this;
     const batches = [];
     let more = true;
-    while (more && batches.length < most) {
-      const limit = Math.min(MORE, most - batches.length);
+    while (more && batches.length < maxShown) {
+      const limit = Math.min(MORE_ACTIONS, maxShown - batches.length);
       const page = await get("/api/batches", { person, before: batches.at(-1)?.number, limit });
       batches.push(...page.batches);
       more = page.batches.length === limit;
     }
-    const next = more && button("Show more", () => this.showActions({ most: this.most + MORE }), { class: "quiet" });
+    const next = more && button("Show more", () => this.showActions({ maxShown: this.maxShown + MORE_ACTIONS }), { class: "quiet" });
     return () => {
-      const wanted = person === this.person && most === this.most; // nothing else was asked for meanwhile
-      if (wanted) fill(this.actionList, this.batches(batches), next);
+      const isCurrent = person === this.person && maxShown === this.maxShown; // no other actions were requested meanwhile
+      if (isCurrent) fill(this.actionList, this.batches(batches), next);
     };
   }
 
@@ -97,13 +99,13 @@ export class TeamView {
         "tr",
         {},
         cell(button(kind.kind, () => this.go.openGrid(kind.kind, "all"), { class: "link" })),
-        cell(el("progress", { max: kind.total, value: kind.known, "aria-label": `known of ${kind.kind}` }), ` ${percent(kind.known, kind.total)}`),
+        cell(el("progress", { max: kind.total, value: kind.known, "aria-label": `known of ${kind.kind}` }), ` ${percentOf(kind.known, kind.total)}`),
         cell(this.many(kind.unknown, kind.kind, "unknown")),
         cell(this.many(kind.disagreements, kind.kind, "disagreement")),
         cell(this.many(kind.low_confidence, kind.kind, "low_confidence")),
       ),
     );
-    return table(head("Kind", "Known", "Unknown", "Disagree", "Model doubts"), rows, "There are no kinds yet.");
+    return table(head("Kind", "Known", "Unknown", "Disagree", "Model is unsure"), rows, "There are no kinds yet.");
   }
 
   many(value, kind, show) {
@@ -140,23 +142,23 @@ export class TeamView {
         one.fine.slice(0, 3).map((fine) => button(fine, () => this.go.openClass(fine), { class: "link" })),
       ),
     );
-    return rows.length ? el("ul", { class: "findings" }, rows) : el("p", { class: "muted" }, "Nothing is doubtful.");
+    return rows.length ? el("ul", { class: "findings" }, rows) : el("p", { class: "muted" }, "No findings.");
   }
 
   batches(batches) {
     const rows = batches.map((one) => {
       const undo = one.can_undo && button(one.is_undo ? "Redo" : "Undo", () => act("/api/undo", { batch: one.number }), { class: "small" });
-      return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(this.told(one)), cell(one.undone ? "undone" : undo));
+      return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(this.describe(one)), cell(one.undone ? "undone" : undo));
     });
     return table(head("When", "Who", "What", ""), rows, "Nothing has happened yet.");
   }
 
-  /** What an action did: the old and the new value of each edit; of many the last ones, and all at a click. */
-  told(batch) {
+  /** The old and new values of the last edits of an action, with a button for all of them. */
+  describe(batch) {
     const { action, text, edits, count: all } = batch;
-    const lines = edits.filter(({ target }) => OF_VALUES.has(target)).map((edit) => el("li", {}, fullText(edit)));
+    const lines = edits.filter(({ target }) => VALUE_TARGETS.has(target)).map((edit) => el("li", {}, fullText(edit)));
     const rest = all > Math.max(1, lines.length) && button(`All ${count(all, "change")} …`, () => showAction(batch), { class: "link" });
-    const title = (!SAID_BY_VALUES.has(action) || !lines.length) && el("p", {}, text);
+    const title = (!VALUE_ACTIONS.has(action) || !lines.length) && el("p", {}, text);
     return [title, lines.length > 0 && el("ul", { class: "edits" }, lines), rest];
   }
 
@@ -164,23 +166,23 @@ export class TeamView {
 
   choose() {}
 
-  /** Whether a cell is in sight: none is here. */
+  /** Whether the view shows a cell: it never does. */
   shows() {
     return false;
   }
 
-  /** Load all anew, once for edits that come close together, and only while somebody looks. */
-  again = afterTyping(() => {
+  /** Reload everything, once for edits in quick succession, and only while the page is visible. */
+  reload = debounce(() => {
     this.missed = document.hidden;
     if (!this.missed && !this.root.hidden) this.open().catch(() => {});
   }, 300);
 
-  /** Once more when all is quiet: of very many classes the server counts the progress only every few seconds. */
-  atLast = afterTyping(() => this.again(), 5000);
+  /** Reload once more after a longer pause: with very many classes the server updates the progress every few seconds only. */
+  reloadLate = debounce(() => this.reload(), 5000);
 
   changed(what) {
     if (!["saved", "refused", "others", "names"].includes(what)) return;
-    this.again();
-    this.atLast();
+    this.reload();
+    this.reloadLate();
   }
 }

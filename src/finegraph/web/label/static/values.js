@@ -1,4 +1,4 @@
-// What a cell can hold: null (unknown), one label, {one_of}, {weights} or {all_of}; the same forms as on the server.
+// The values of cells: null (unknown), one label, {one_of}, {weights} or {all_of}; the same forms as on the server.
 
 /** The labels in a value. */
 export function labelsIn(value) {
@@ -10,24 +10,24 @@ export function labelsIn(value) {
 /** Whether a value is a label that a kind does not have yet. */
 export const namesNewLabel = (kind, value) => typeof value === "string" && kind !== undefined && !kind.labels.includes(value);
 
-/** The weight of a label in a value, where it says one. */
+/** The weight of a label in a value; undefined if it has none. */
 export const weightOf = (value, label) => value?.weights?.[label];
 
-/** The value after a label was chosen. With `more`, or where all labels of a kind can hold, it is added or taken out. */
+/** The value after a label was chosen. With `more`, and in kinds of mode "all", the label is added or removed. */
 export function choose(kind, value, label, more = false) {
   if (kind.mode !== "all" && !more) return label;
   const held = new Set(labelsIn(value));
   if (!held.delete(label)) held.add(label);
-  // A label that the kind does not have here, since somebody has just renamed it, is not lost by that.
+  // Keep labels that the kind does not have here because somebody has just renamed them.
   const ordered = [...kind.labels.filter((name) => held.has(name)), ...[...held].filter((name) => !kind.labels.includes(name))];
   if (kind.mode === "all") return { all_of: ordered };
   return ordered.length > 1 ? { one_of: ordered } : (ordered[0] ?? null);
 }
 
-/** Whether two values say the same. */
+/** Whether two values are equal. */
 export const same = (one, two) => JSON.stringify(one ?? null) === JSON.stringify(two ?? null);
 
-/** A value in words. */
+/** A value as a text. */
 export function inWords(value) {
   if (value === null || value === undefined) return "unknown";
   if (typeof value === "string") return value;

@@ -1,26 +1,25 @@
-// A list of very many rows of one height, of which only those in sight exist as elements.
+// A list of very many rows of the same height; only visible rows exist as elements.
 //
-// Rows are asked for in pages and kept; scrolling over rows that are not there yet shows empty ones. 100,000 rows cost as
-// many elements as fit on the screen. A row is drawn once; after that only when it is marked, so that a key costs the
-// rows that it changes and not the whole list. The server keeps the list as it was when it was asked for, under a name:
-// what is decided meanwhile moves no row.
+// Rows are loaded in pages and kept; rows that are not loaded yet are drawn empty. A list of 100,000 rows has as many elements
+// as fit on the screen. A row is drawn once, and again only if it is marked, so that a key redraws only the rows that it
+// changes. The server keeps a list under a name as it was when it was requested: later decisions move no row.
 
-import { el } from "./dom.js";
+import { el } from "/shared/elements.js";
 
 const PAGE = 100;
 
 export class VirtualList {
   /**
-   * @param {HTMLElement} holder what scrolls
+   * @param {HTMLElement} holder the element that scrolls
    * @param {number} rowHeight in pixels
    * @param {(page: {offset: number, limit: number, list?: string, near?: number[]}) =>
    *   Promise<{total: number, rows: object[], list: string, place: number|null}>} load
    * @param {(row: object|undefined, index: number) => HTMLElement} draw
-   * @param {() => void} lost called where the server does not have the list any more
+   * @param {() => void} lost called if the server has dropped the list
    */
   constructor(holder, rowHeight, load, draw, lost) {
-    Object.assign(this, { holder, rowHeight, load, draw, lost, total: 0, pages: new Map(), asked: new Map(), age: 0 });
-    this.drawn = new Map(); // place -> {element, row} of what is in sight
+    Object.assign(this, { holder, rowHeight, load, draw, lost, total: 0, pages: new Map(), requests: new Map(), age: 0 });
+    this.drawn = new Map(); // index -> {element, row} of the visible rows
     this.marked = new Set();
     this.space = el("div", { class: "virtual-space" });
     this.window = el("div", { class: "virtual-window" });
@@ -30,23 +29,23 @@ export class VirtualList {
     new ResizeObserver(() => this.later()).observe(holder);
   }
 
-  /** Ask for a new list. Resolves when its first rows are there, to the place of the first of the `near` classes that
-   * it has; to undefined where another was asked for meanwhile. */
+  /** Request a new list. Resolves when its first rows are loaded, to the index of the first of the `near` classes that
+   * it contains; to undefined if another list was requested meanwhile. */
   async reset(near = []) {
     return (await this.begin(0, { near }))?.place;
   }
 
-  /** Load the rows of the same list anew, first those around a place. Whether the server still has it. */
+  /** Reload the rows of the same list around an index; resolves to whether the server still has the list. */
   async reload(index) {
     const page = Math.floor(index / PAGE);
     const answer = await this.begin(page, { list: this.list }, (found) => found.list === this.list);
     return answer !== undefined && answer.list === this.list;
   }
 
-  /** Put a page in the place of all rows that there were. */
+  /** Replace all rows by one page. */
   async begin(page, asked, wanted = () => true) {
     const age = ++this.age;
-    this.asked.clear();
+    this.requests.clear();
     const answer = await this.load({ offset: page * PAGE, limit: PAGE, ...asked });
     if (age !== this.age) return undefined;
     if (!wanted(answer)) return answer;
@@ -58,23 +57,23 @@ export class VirtualList {
     return answer;
   }
 
-  /** The row at a place, if it has been loaded. */
+  /** The row at an index, if it is loaded. */
   row(index) {
     return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE];
   }
 
-  /** The rows that have been loaded, with their places. */
+  /** The loaded rows with their indices. */
   *loaded() {
     for (const [page, rows] of this.pages) for (let i = 0; i < rows.length; i++) yield [page * PAGE + i, rows[i]];
   }
 
-  /** The row at a place, loaded if need be. */
+  /** The row at an index, loaded if necessary. */
   async rowAt(index) {
     await this.need(Math.floor(index / PAGE));
     return this.row(index);
   }
 
-  /** Scroll so that a row is in sight, with a neighbour on each side. */
+  /** Scroll so that a row is visible, with a neighbour on each side. */
   reveal(index) {
     const top = index * this.rowHeight;
     const { scrollTop, clientHeight } = this.holder;
@@ -85,20 +84,20 @@ export class VirtualList {
     this.show();
   }
 
-  /** Draw rows anew at the next frame: those of which `test(row, index)` is true. */
+  /** Redraw the rows for which `test(row, index)` is true, at the next frame. */
   mark(test) {
     for (const [index, { row }] of this.drawn) if (test(row, index)) this.marked.add(index);
     this.later();
   }
 
-  /** Whether a person sees the whole of a row of which `test(row)` is true. */
-  inSight(test) {
+  /** Whether a row for which `test(row)` is true is fully visible. */
+  isVisible(test) {
     const { scrollTop, clientHeight } = this.holder;
     const seen = (index) => index * this.rowHeight >= scrollTop && (index + 1) * this.rowHeight <= scrollTop + clientHeight;
     return [...this.drawn].some(([index, { row }]) => test(row) && seen(index));
   }
 
-  /** Draw at the next frame, once however often it is asked for. */
+  /** Draw at the next frame; further calls before it are ignored. */
   later() {
     if (this.waiting) return;
     this.waiting = true;
@@ -108,7 +107,7 @@ export class VirtualList {
     });
   }
 
-  /** Draw the rows that are in sight and not drawn yet, or marked. */
+  /** Draw the visible rows that are not drawn yet, or marked. */
   show() {
     const { scrollTop, clientHeight } = this.holder;
     const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - 4);
@@ -126,18 +125,18 @@ export class VirtualList {
     this.fresh = false;
   }
 
-  /** Called when other rows than before are in sight. */
+  /** Called after new rows have become visible. */
   shown = () => {};
 
-  /** The rows that are in sight and loaded. */
+  /** The visible rows that are loaded. */
   drawnRows() {
     return [...this.drawn.values()].flatMap(({ row }) => row ?? []);
   }
 
-  /** See to it that a row is drawn as it is now, at its place among the others. */
+  /** Draw a row if necessary, in order among the others. */
   put(index) {
     const page = Math.floor(index / PAGE);
-    if (!this.pages.has(page)) this.need(page).then(() => this.later(), () => {}); // asked for again at the next scroll
+    if (!this.pages.has(page)) this.need(page).then(() => this.later(), () => {}); // requested again at the next scroll
     const row = this.row(index);
     const old = this.drawn.get(index);
     if (old && old.row === row && !this.marked.has(index)) return;
@@ -154,13 +153,13 @@ export class VirtualList {
     this.pages.set(page, rows);
   }
 
-  /** Called with the rows of each page that is taken over. */
+  /** Called with the rows of each loaded page. */
   taken = () => {};
 
   need(page) {
     if (this.pages.has(page)) return Promise.resolve();
-    if (!this.asked.has(page)) this.asked.set(page, this.fetch(page, this.age));
-    return this.asked.get(page);
+    if (!this.requests.has(page)) this.requests.set(page, this.fetch(page, this.age));
+    return this.requests.get(page);
   }
 
   async fetch(page, age) {
@@ -170,7 +169,7 @@ export class VirtualList {
       if (answer.list !== this.list) return this.lost();
       this.take(page, answer);
     } finally {
-      if (age === this.age) this.asked.delete(page);
+      if (age === this.age) this.requests.delete(page);
     }
   }
 }
