@@ -155,7 +155,7 @@ def calibrate_photos(
         kept: the share of photos of known classes that the threshold is to keep.
         progress: called with the number of photos done and the total.
         known: the features of the centre of each photo, if they were computed already.
-        held_out: how many training photos, held out for a moment, the head was calibrated by when it was fitted; they
+        held_out: how many photos, held out or of validation, the head was calibrated by when it was fitted; they
             count beside these.
         **options: how photos are looked at; see `PhotoSettings`.
 

@@ -268,7 +268,8 @@ def _train(
         judged = None if known is None else known.judged
         stage = _stages(watcher, ranks)
         # A network that was trained on its photos is another one than that whose photos were held out while fitting.
-        held_out = int((result["strengths"] or {}).get("held_out", 0)) if settings.tune == "head" else 0
+        chosen_by = (result["strengths"] or {}) if settings.tune == "head" else {}
+        held_out = sum(int(chosen_by.get(name, 0)) for name in ("held_out", "validated"))
         model = calibrate_trained(classifier, data, settings, split, judged, device, stage, held_out)
         model.classifier.save(folder.model)
         if learnt is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -297,3 +299,22 @@ def test_validation_samples_that_say_nothing_change_nothing(unchecked):
     assert fit_prototypes(x, y, graph, val=(val, torch.full_like(labels, -100))).strengths == plain
     with pytest.raises(ShapeError, match="val: expected one row of 24 features per target"):
         fit_prototypes(x, y, graph, val=(val[:, :3], labels))
+
+
+def test_labels_without_samples_attract_as_many_photos_as_held_out_classes_support():
+    """Their means come from their parents alone and are short, so all photos are near them: the bias decides."""
+    graph = _graph(30)
+    features, targets = _photos(graph, [20] * 30, seed=3)
+    without, first = torch.arange(0, 30, 7), torch.arange(len(targets)) % 20 < 8
+    kept = first & ~torch.isin(targets, without)
+    fit = fit_prototypes(features[kept], targets[kept], graph)
+    likelihoods, shares = {}, []
+    for share in (fit.strengths.unseen_share, 0.0, 0.25, 0.5, 0.75, 1.0):
+        strengths = replace(fit.strengths, unseen_share=share)
+        one = fit_prototypes(features[kept], targets[kept], graph, strengths=strengths)
+        log_probs = one.head(one.scaling(features[~first])).log_probs().detach()
+        likelihoods[share] = float(log_probs.gather(1, targets[~first, None]).mean())
+        shares.append(float(log_probs[:, without].exp().sum(dim=1).mean()))
+    assert shares[1:] == sorted(shares[1:], reverse=True)
+    assert likelihoods[fit.strengths.unseen_share] > max(likelihoods.values()) - 0.01
+    assert likelihoods[0.75] < max(likelihoods.values()) - 0.1

@@ -202,7 +202,7 @@ def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]
 
 
 def score_factors(
-    means: Float[Tensor, "fine feature"], counts: Float[Tensor, " fine"]
+    means: Float[Tensor, "fine feature"], counts: Float[Tensor, " fine"], unseen_share: float = 0.0
 ) -> tuple[Float[Tensor, " fine"], Float[Tensor, " fine"]]:
     """The factor of each class mean in the score of its class, and the bias of the score.
 
@@ -212,15 +212,20 @@ def score_factors(
 
         score_i = (L / |mean_i|)^w mean_i' z - ((1 - w) |mean_i|^2 + w L^2) / 2          w = n_i / (n_i + 5)
 
+    The mean of a label without samples comes from its parents alone. It is short, so every photo would be near it. Its
+    bias therefore moves towards that of means of length L, by a share that held-out classes choose.
+
     Args:
         means: the class means.
         counts: how many samples each fine label has.
+        unseen_share: w in the bias of labels without samples.
     """
     squares = torch.linalg.vecdot(means, means)
     seen = counts > 0
     typical = squares[seen].mean() if bool(seen.any()) else squares.mean()
     share = torch.where(squares > 0, counts / (counts + _LENGTH_COUNT), 0.0)
     stretch = (typical / torch.where(squares > 0, squares, 1.0)).pow(0.5 * share)
+    share = torch.where(seen, share, unseen_share)
     bias = -0.5 * ((1.0 - share) * squares + share * typical)
     return stretch, bias - bias.max()
 

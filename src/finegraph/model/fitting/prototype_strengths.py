@@ -9,6 +9,8 @@
     doubt        how much less the scores of a sample are believed the larger their lead: with one sharpness for all,
                  answers with a small lead are too careful and those with a large lead too sure
     share        how much of the regressions of values (value_pulls.py) is added to the scores
+    unseen share how far the bias of labels without samples moves towards that of the others; some classes lose their
+                 samples for it, and held-out samples of these and of the others are judged together
 
 Future photos differ more from the given ones than these do among each other. So similar samples of a class are
 held out together (alike_folds.py). As far as samples are held out alone, as in classes of two, the sharpness is
@@ -28,7 +30,7 @@ Strengths are chosen on at most 512 fine labels, so the cost of that does not gr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -81,6 +83,9 @@ validation photos of groceries and drawn dishes."""
 PRIOR_SHARE, PRIOR_SHARE_SPREAD = 0.15, 0.1
 """The prior on the share of the regressions of values, and the share if no class has two samples. Shares
 of 0.05 to 0.3 suited the validation photos of drawn dishes with 1, 2, 3 and all photos of each class."""
+PRIOR_UNSEEN_SHARE, PRIOR_UNSEEN_SHARE_SPREAD = 0.4, 0.2
+"""The prior on the unseen share. The validation photos of groceries ask for 0.3 to 0.4 with 2 and 5 photos of a class.
+With one photo of each class the share is 0: the means of all labels are short alike."""
 PRIOR_DIRECTIONS: dict[Covariance, float] = {"within": 30.0, "total": 160.0}
 PRIOR_DIRECTIONS_FACTOR = 4.0
 """The number of effectively independent directions of scaled features: centre and standard deviation of its prior."""
@@ -109,6 +114,8 @@ class PrototypeStrengths:
         share: how much of what features say of values is added to the scores.
         doubt: that of the head, on its scores.
         gain: what all scores are multiplied by besides, so that under the doubt those of the usual lead stay.
+        unseen_share: that of `score_factors`, for fine labels without samples.
+        validated: how many validation samples the sharpness was chosen by.
     """
 
     covariance: Covariance
@@ -120,6 +127,8 @@ class PrototypeStrengths:
     share: float = 0.0
     doubt: float = 0.0
     gain: float = 1.0
+    unseen_share: float = 0.0
+    validated: int = 0
 
     @property
     def factor(self) -> float:
@@ -233,7 +242,7 @@ def _by_held_out_samples(
         shrinkage = _likely_shrinkage(trials, centre)
     best = _try_shrinkage(whole, parts, judged, links, shrinkage, variances, doubt=doubt)
     sharpness = best.sharpness * math.exp(-_alone(parts, best.judged) * best.sharpness_error)
-    return PrototypeStrengths(
+    found = PrototypeStrengths(
         covariance=whole.covariance,
         shrinkage=shrinkage,
         variances=best.variances,
@@ -242,7 +251,9 @@ def _by_held_out_samples(
         gain=best.doubt.gain,
         held_out=sum(len(part.held_samples) for part in parts),
         log_likelihood=best.log_likelihood,
+        validated=sum(len(part.held_samples) for part in judged[len(parts) :]),
     )
+    return replace(found, unseen_share=_unseen_share(judged, links, found))
 
 
 def _by_held_out_classes(
@@ -294,6 +305,29 @@ def _alone(parts: Sequence[_Fold], judged: int) -> float:
     """The share of samples to judge by that are held out without another one of their class."""
     targets = [part.held_samples.targets for part in parts]
     return sum(float((torch.bincount(one)[one] == 1).double().sum()) for one in targets) / judged
+
+
+def _unseen_share(judged: Sequence[_Fold], links: Links, strengths: PrototypeStrengths) -> float:
+    """The unseen share under which held-out samples are most likely while some classes have lost their samples."""
+    # In the order of their samples, so that the order of the labels does not matter.
+    classes = torch.tensor(list(dict.fromkeys(torch.cat([part.held_samples.targets for part in judged]).tolist())))
+    groups = [classes[first::CLASS_FOLDS] for first in range(min(CLASS_FOLDS, len(classes)))]
+    trials = [
+        (part.held_samples, scores, more)
+        for place, part in enumerate(judged)
+        for scores, more in part.unseen_scores(links, strengths, groups[place :: len(judged)])
+    ]
+
+    def log_posterior(share: float) -> float:
+        away = (share - PRIOR_UNSEEN_SHARE) / PRIOR_UNSEEN_SHARE_SPREAD
+        total = -0.5 * away * away
+        for samples, scores, more in trials:
+            joint = doubted(strengths.factor * (scores + share * more), strengths.doubt)
+            right = torch.log_softmax(joint, dim=1).gather(1, samples.targets[:, None])[:, 0]
+            total += float(samples.weight @ right)
+        return total
+
+    return golden_maximum(log_posterior, 0.0, 1.0, tolerance=1e-2)
 
 
 # ---- one shrinkage ---------------------------------------------------------------------------------------------------
@@ -365,6 +399,26 @@ class _Fold:
         means = class_means(links, solve_effects(links, variances, found.counts, found.means()))
         factors, bias = score_factors(means, found.counts)
         return factors * (self.axes.white(self.asked, shrinkage) @ means.t()) + bias
+
+    def unseen_scores(
+        self, links: Links, strengths: PrototypeStrengths, unseen: Sequence[Int[Tensor, " _"]]
+    ) -> Iterator[tuple[Float[Tensor, "held fine"], Float[Tensor, " fine"]]]:
+        """The scores of held-out samples if some labels had no samples, and what an unseen share of 1 adds to them.
+
+        Args:
+            links: the links of the graph.
+            strengths: the other strengths.
+            unseen: the labels that lose their samples, one set after the other.
+        """
+        found, asked = self.statistics(strengths.shrinkage, links.fine_count), None
+        for labels in unseen:
+            counts = found.counts.index_fill(0, labels, 0.0)
+            if not bool((counts > 0).any()):
+                continue
+            asked = self.axes.white(self.asked, strengths.shrinkage) if asked is None else asked
+            means = class_means(links, solve_effects(links, strengths.variances, counts, found.means()))
+            factors, bias = score_factors(means, counts)
+            yield factors * (asked @ means.t()) + bias, score_factors(means, counts, 1.0)[1] - bias
 
     def pulls(
         self, names: tuple[str, ...], columns: Float[Tensor, "fine number"], strengths: PrototypeStrengths

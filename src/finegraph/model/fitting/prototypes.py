@@ -196,7 +196,7 @@ def fit_prototypes(
     shown = _white_sums(samples, axes, strengths.shrinkage, len(graph))
     links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     effects = solve_effects(links, strengths.variances, shown.counts, shown.means())
-    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.factor)
+    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths)
     head.doubt = strengths.doubt
     scaling = axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype)
     pulls, potentials = None, None
@@ -268,11 +268,16 @@ def _in_features(effects: Effects, axes: BlockAxes) -> Effects:
 
 
 def _head(
-    graph: LabelGraph, name: str, links: Links, effects: Effects, counts: Float[Tensor, " fine"], sharpness: float
+    graph: LabelGraph,
+    name: str,
+    links: Links,
+    effects: Effects,
+    counts: Float[Tensor, " fine"],
+    strengths: PrototypeStrengths,
 ) -> BipartiteHead | SoftmaxHead:
     """The head with these effects. Effects of kinds that are not linear in their rows go to the fine labels."""
-    means = class_means(links, effects)
-    factors, bias = score_factors(means, counts)
+    means, sharpness = class_means(links, effects), strengths.factor
+    factors, bias = score_factors(means, counts, strengths.unseen_share)
     with torch.random.fork_rng(devices=[]):  # new layers draw weights; the caller's generator must not advance
         head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}

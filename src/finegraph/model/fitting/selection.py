@@ -38,11 +38,10 @@ Fold = tuple[Int[NDArray[np.int64], " _"], Int[NDArray[np.int64], " _"]]
 Grid = Mapping[str, Sequence[float]]
 
 GRID_NAMES = ("l2", "coarse_ratio", "laplacian", "kind_weight")
-_L2 = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+_L2 = tuple(float(l2) for l2 in np.geomspace(0.3, 0.0001, 7))
+"""Candidates for the strength of the prior, the same range for both heads: softmax likes weaker ones."""
 FOLDS = 5
 """The default number of folds of cross-validation."""
-_MIN_SOFTMAX_L2 = 0.0001
-"""The weakest prior for softmax, which did best with weaker priors than the bipartite head."""
 _MAX_ERRORS_BEHIND = 3.0
 _MIN_CLASSES = 8
 """A setting this many standard errors behind is abandoned, if at least this many classes determine the error."""
@@ -91,7 +90,7 @@ def default_grid(head: str, graph: LabelGraph) -> dict[str, Sequence[float]]:
     """
     kinds = len(graph.kinds)
     if head == "softmax" or not kinds:
-        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _MIN_SOFTMAX_L2, 4 * len(_L2)))}
+        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _L2[-1], 4 * len(_L2)))}
     return {
         "l2": _L2,
         "coarse_ratio": (kinds / 16, SOFTMAX_RATIO),

@@ -34,7 +34,7 @@ from finegraph.model.fitting.prototype_strengths import (
 Solver = Literal["prototypes", "descent"]
 MAX_CONTEST_LABELS = 64
 MAX_CONTEST_SAMPLES = 1024
-L2_PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+L2_PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 _TOLERANCE = 1e-2
 _MIN_ERRORS_AHEAD = 2.0
 """A lead of more standard errors is more than chance."""

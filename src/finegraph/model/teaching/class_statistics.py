@@ -39,6 +39,7 @@ class ClassStatistics:
         variances: how far class means are spread by each kind, by their own, and by noise.
         strength: what scores are multiplied by.
         doubt: that of the head.
+        unseen_share: that of `score_factors`, for fine labels without photos.
         head: which head the fit made.
         views: how many views of each photo counted as one; photos that are taught are looked at alike.
         scales: per number that class means depend on, what is 0 and what is 1 among its values.
@@ -58,6 +59,7 @@ class ClassStatistics:
     share: float = 0.0
     potentials: ValuePotentials | None = None
     doubt: float = 0.0
+    unseen_share: float = 0.0
 
     @classmethod
     def of_fit(
@@ -90,6 +92,7 @@ class ClassStatistics:
             share=fit.strengths.share,
             potentials=fit.potentials,
             doubt=fit.head.doubt,
+            unseen_share=fit.strengths.unseen_share,
         )
 
     @property
@@ -109,7 +112,7 @@ class ClassStatistics:
     def head_of(self, graph: LabelGraph, links: Links, effects: Effects) -> BipartiteHead | SoftmaxHead:
         """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
         means = self._class_means(links, effects)
-        factors, bias = score_factors(means, self.counts)
+        factors, bias = score_factors(means, self.counts, self.unseen_share)
         with torch.device("meta"):  # no weights are drawn that would be overwritten
             head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
         plain = {kind.name for kind in head.tensors.kinds if kind.plain}
@@ -183,6 +186,7 @@ class ClassStatistics:
             "noise": self.variances.noise,
             **({} if self.views == 1 else {"views": self.views}),
             **({"doubt": self.doubt} if self.doubt else {}),
+            **({"unseen_share": self.unseen_share} if self.unseen_share else {}),
         }
         tensors = {"counts": self.counts, "sums": self.sums}
         if self.variances.numbers:
@@ -213,6 +217,7 @@ class ClassStatistics:
             strength, head, views = float(facts["strength"]), facts["head"], facts.get("views", 1)
             scales = {name: (float(facts["scales"][name][0]), float(facts["scales"][name][1])) for name in numbers}
             share, doubt = float(facts.get("share", 0.0)), float(facts.get("doubt", 0.0))
+            unseen_share = float(facts.get("unseen_share", 0.0))
             pulls = _values_from(ValuePulls, "pulls", tensors, facts, graph)
             potentials = _values_from(ValuePotentials, "potentials", tensors, facts, graph)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -229,6 +234,7 @@ class ClassStatistics:
             )
             and all(math.isfinite(centre) and 0.0 < width < math.inf for centre, width in scales.values())
             and all(one is None or one.weight.shape[1] == sums.shape[1] for one in (pulls, potentials))
+            and 0.0 <= unseen_share <= 1.0
             and 0.0 < variances.noise < float("inf")
             and 0.0 < strength < float("inf")
             and head in ("bipartite", "softmax")
@@ -249,6 +255,7 @@ class ClassStatistics:
             share=share,
             potentials=potentials,
             doubt=doubt,
+            unseen_share=unseen_share,
         )
 
 

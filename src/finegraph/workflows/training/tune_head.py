@@ -374,6 +374,7 @@ def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> Fit
         "temperature": fit.temperature,
         # Whole classes that were held out, where each has one photo, say less than photos do.
         "held_out": fit.held_out if fit.covariance == "within" else 0,
+        "validated": fit.strengths.validated,
     }
     fine, _ = training_targets(train.samples, network.graph)
     views = 1 if train.views is None else train.views.shape[1]
