@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import jaxtyping
 import pytest
+import torch
 
 from finegraph.errors import (
     DataError,
@@ -24,7 +25,7 @@ from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
 from finegraph.workflows import study as running
 from finegraph.workflows.studies import sklearn_heads
 from finegraph.workflows.studies.grid import Cell, plan
-from finegraph.workflows.studies.photo_sets import read_study_data
+from finegraph.workflows.studies.photo_sets import read_study_data, study_features
 from finegraph.workflows.studies.spec import HEADS, WITHOUT_KINDS, study_of
 from finegraph.workflows.studies.study_folder import COLUMNS, CellResult, StudyFolder
 from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, summarise
@@ -494,3 +495,18 @@ def test_cells_can_be_left_out(manifest):
 def test_a_metric_that_is_no_number_ends_the_study():
     with pytest.raises(SettingsError, match=r"nll on test with 1 views is inf"):
         running._rows({("test", 1): {"nll": running.np.array([float("inf")])}}, 0.1, None)
+
+
+def test_heads_are_fitted_to_several_views_of_training_photos_as_train_does(manifest):
+    study = study_of(values_for(manifest, train_views=3, heads=["softmax"]))
+    features = study_features(study, read_study_data(study, Silent().stage), False, Silent().stage)
+    train = features.train
+    assert train.views is not None
+    assert train.views.shape[1] == 3
+    torch.testing.assert_close(train.views.mean(dim=1), train.fine)
+    assert not torch.allclose(train.views[:, 1], train.views[:, 0])
+    assert features.val.views is None
+    drawn = train.at([3, 1])
+    assert torch.equal(drawn.views, train.views[[3, 1]])
+    with pytest.raises(SettingsError, match="train_views: expected a whole number from 1 to 5, got 6"):
+        study_of(values_for(manifest, train_views=6))

@@ -62,7 +62,13 @@ def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> 
     began = perf_counter()
     fit = _prototypes(own_graph, train, PrototypeSettings())
     choice = choose_solver(
-        train.fine, train.target, own_graph, fit.strengths, FitSettings(), block_sizes=train.block_sizes
+        train.fine,
+        train.target,
+        own_graph,
+        fit.strengths,
+        FitSettings(),
+        block_sizes=train.block_sizes,
+        views=train.views,
     )
     if choice.solver == "descent" and choice.settings is not None:
         settings = replace(choice.settings, tolerance=TOLERANCE)
@@ -84,7 +90,7 @@ def log_likelihood(fit: PrototypeFit, part: Part) -> float:
 
 
 def _prototypes(graph: LabelGraph, train: Part, settings: PrototypeSettings) -> PrototypeFit:
-    return fit_prototypes(train.fine, train.target, graph, settings, block_sizes=train.block_sizes)
+    return fit_prototypes(train.fine, train.target, graph, settings, block_sizes=train.block_sizes, views=train.views)
 
 
 def _chosen(fit: PrototypeFit) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
-from finegraph.model.features import default_cache_folder, extract_features
+from finegraph.model.features import Features, default_cache_folder, extract_features
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.nn.backbones.build import TIMM, member_names
@@ -33,6 +33,7 @@ from finegraph.nn.backbones.weights import default_weights
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.spec import ALL, EVERY_KIND, TEST, Study
 from finegraph.workflows.training.training_data import make_views
+from finegraph.workflows.training.tune_head import training_features
 
 Stage = Callable[[str, int, int], None]
 """Is stage the name of a stage, how much of it is done, and of how much."""
@@ -50,25 +51,28 @@ class Part:
         coarse: those of the second network if there is one.
         target: the number of the fine label of each photo.
         block_sizes: how many features each of the first network's members has; None for one network.
+        views: of training photos, the features of each view, whose mean `fine` is; None if there is one.
     """
 
     fine: Float[Tensor, "batch *view feature"]
     coarse: Float[Tensor, "batch *view coarse_feature"] | None
     target: Int[Tensor, " batch"]
     block_sizes: tuple[int, ...] | None = None
+    views: Float[Tensor, "batch view feature"] | None = None
 
     def __len__(self) -> int:
         return len(self.target)
 
     def at(self, places: list[int]) -> Part:
         """Some of the photos."""
-        coarse = None if self.coarse is None else self.coarse[places]
-        return replace(self, fine=self.fine[places], coarse=coarse, target=self.target[places])
+        coarse, views = (None if one is None else one[places] for one in (self.coarse, self.views))
+        return replace(self, fine=self.fine[places], coarse=coarse, target=self.target[places], views=views)
 
     def divided(self, scales: FeatureScales) -> Part:
         """The same with the features divided by one number for each network."""
         coarse = None if self.coarse is None else self.coarse / scales.coarse
-        return replace(self, fine=self.fine / scales.fine, coarse=coarse)
+        views = None if self.views is None else self.views / scales.fine
+        return replace(self, fine=self.fine / scales.fine, coarse=coarse, views=views)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,34 +281,47 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
     """The features of all photos of a study."""
     network, views = study_network(study, data.graph)
     views = replace(views, box=box)
+    on_bad_file = cast(Literal["error", "skip"], study.on_bad_file)
     notes: list[str] = []
     bad: dict[str, str] = {}
 
-    def part(samples: Samples, count: int, what: str) -> tuple[Part, Samples]:
+    def part(samples: Samples, count: int, what: str) -> Part:
         extracted = extract_features(
             network,
             samples,
             views,
             view="centre" if count == 1 else "ten",
-            on_bad_file=cast(Literal["error", "skip"], study.on_bad_file),
+            on_bad_file=on_bad_file,
             progress=lambda done, total: stage(f"features of {what}", done, total),
         )
+        return part_of(extracted)
+
+    def part_of(extracted: Features) -> Part:
         notes.extend(extracted.notes)
         bad.update((error.path, error.reason) for error in extracted.bad)
         target, _ = targets_of(extracted.samples, data.graph)
-        return Part(extracted.fine, extracted.coarse, target, network.backbone.block_sizes), extracted.samples
+        return Part(extracted.fine, extracted.coarse, target, network.backbone.block_sizes, extracted.views)
 
-    train, read = part(data.train, 1, "training photos")
+    settings = TrainSettings(data=study.data, train_views=study.train_views, on_bad_file=on_bad_file)
+    found = training_features(
+        network,
+        data.train,
+        views,
+        settings,
+        None,
+        lambda what: lambda done, total: stage(f"{what} of training photos", done, total),
+    )
+    train = part_of(found)
     scales = FeatureScales.of(train.fine, train.coarse)
     splits = {}
     for name, samples in data.splits.items():
         for count in study.views:
             ten = " (ten views)" if count == 10 else ""
-            splits[name, count] = part(samples, count, f"{name}{ten}")[0].divided(scales)
+            splits[name, count] = part(samples, count, f"{name}{ten}").divided(scales)
     return StudyFeatures(
         train=train.divided(scales),
-        places={sample: place for place, sample in enumerate(read)},
-        val=part(data.val, 1, "validation photos")[0].divided(scales),
+        places={sample: place for place, sample in enumerate(found.samples)},
+        val=part(data.val, 1, "validation photos").divided(scales),
         splits=splits,
         scales=scales,
         notes=list(dict.fromkeys(notes)),

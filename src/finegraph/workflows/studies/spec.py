@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from finegraph.data.photo_parts import MAX_VIEWS
 from finegraph.errors import FinegraphError, SettingsError, near_paths, unknown_name
 from finegraph.training.settings import TrainSettings, with_current_names
 
@@ -87,6 +88,8 @@ class Study:
     """The splits to measure on."""
     views: tuple[int, ...] = (1,)
     """1, 10, or both: how many views of a photo are averaged."""
+    train_views: int = 1
+    """How many views of each training photo heads are fitted to, on stored features; `finegraph train` uses 3."""
     box: tuple[bool, ...] = (False,)
     """Whether photos are cut to their boxes, in training and after; a list for both."""
     train_split: str = "train"
@@ -330,6 +333,12 @@ def _views(name: str, value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def _train_views(name: str, value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_VIEWS:
+        raise SettingsError(f"{name}: expected a whole number from 1 to {MAX_VIEWS}, got {value!r}")
+    return value
+
+
 def _box(name: str, value: Any) -> tuple[bool, ...]:
     choices = _list(name, value)
     if not all(isinstance(choice, bool) for choice in choices):
@@ -372,6 +381,7 @@ _READERS: dict[str, Any] = {
     "size": _whole(32),
     "splits": _texts,
     "views": _views,
+    "train_views": _train_views,
     "box": _box,
     "train_split": _text,
     "val_split": _text,
