@@ -19,6 +19,7 @@ from finegraph.errors import UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from finegraph.model.teaching.answer_changes import AnswerChange
     from finegraph.model.teaching.lesson import Lesson
     from finegraph.workflows.teach import TeachResult
 
@@ -172,32 +173,32 @@ def _print_result(out: Console, result: TeachResult, copies: int) -> None:
 
 
 def _print_changes(out: Console, result: TeachResult) -> None:
-    """How the answers to photos changed; of a single photo also those about relatives of the label."""
-    label, changes = result.lesson.label, result.changes
+    """How the answers to photos changed; of a single photo those about relatives of the label, too."""
+    if len(result.changes) == 1:
+        _print_change(out, result.lesson.label, result.changes[0])
+        return
     rows = [
         (
             change.photo,
+            f"{_percent(change.label_before)} -> {_percent(change.label_after)}",
             f"{change.before[0].label}, {_percent(change.before[0].probability)}",
             f"{change.after[0].label}, {_percent(change.after[0].probability)}",
-            f"{_percent(change.label_before)} -> {_percent(change.label_after)}",
         )
-        for change in changes[:_SHOWN]
+        for change in result.changes[:_SHOWN]
     ]
-    print_table(out, ("photo", "before", "now", label), rows)
-    if len(changes) > _SHOWN:
-        out.print(f"and {count(len(changes) - _SHOWN, 'more photo')}")
-    moved = [relative for relative in changes[0].relatives if abs(relative.after - relative.before) >= _MIN_MOVE]
-    if len(changes) == 1 and moved:
-        out.print()
-        relatives = [
-            (
-                relative.label,
-                f"{_percent(relative.before)} -> {_percent(relative.after)}",
-                ", ".join(f"{kind} {name}" for kind, name in relative.shares.items()),
-            )
-            for relative in moved
-        ]
-        print_table(out, ("relative", "before -> now", "the same"), relatives)
+    print_table(out, ("photo", "this label", "taken for before", "taken for now"), rows)
+    if len(result.changes) > _SHOWN:
+        out.print(f"and {count(len(result.changes) - _SHOWN, 'more photo')}")
+
+
+def _print_change(out: Console, label: str, change: AnswerChange) -> None:
+    """The label of the lesson and its relatives for one photo: before and now, as `predict` says them."""
+    rows = [(label, _percent(change.label_before), _percent(change.label_after), "")]
+    for relative in change.relatives:
+        if abs(relative.after - relative.before) >= _MIN_MOVE:
+            shares = ", ".join(f"{kind} {name}" for kind, name in relative.shares.items())
+            rows.append((relative.label, _percent(relative.before), _percent(relative.after), shares))
+    print_table(out, (change.photo, "before", "now", "shared with it"), rows, right=(1, 2))
 
 
 def _print_lessons(out: Console, lessons: Sequence[Lesson]) -> None:

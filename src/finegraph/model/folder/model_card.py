@@ -22,6 +22,9 @@ METRICS = ("metrics", "figures")
 """The entries of the facts with metrics; `figures` is the former name."""
 SETTINGS = "settings"
 """The entry of the facts with the settings of the training, which stand at the end of the card."""
+STRENGTHS, CALIBRATED_ON = "strengths", "calibrated_on"
+"""The entry of the facts with what the head was fitted with, and the one in it that says what the fit itself calibrated
+probabilities on."""
 _MAX_FINE = 40
 _MAX_LABELS = 8
 _MAX_KINDS = 60
@@ -63,7 +66,7 @@ def model_card(
         f"## How it was trained\n\n{_training(network.design, views, about)}",
         *([f"## What it was taught\n\n{_taught(lessons)}"] if lessons else []),
         f"## Metrics\n\n{_metrics(about)}",
-        f"## How sure it is\n\n{_sureness(temperature, unknown)}",
+        f"## How sure it is\n\n{_sureness(temperature, unknown, about)}",
         "## Limits\n\n" + _LIMITS.format(unknown=_NO_RULE if unknown is None else _RULE),
     ]
     if about.get(SETTINGS):
@@ -157,12 +160,15 @@ def _metrics(about: Mapping[str, Any]) -> str:
     return _table({name: value for part in parts for name, value in part.items()})
 
 
-def _sureness(temperature: float, unknown: UnknownRule | None) -> str:
-    calibrated = (
-        "Probabilities are those of the training, not calibrated afterwards."
-        if temperature == 1.0
-        else f"Probabilities were calibrated on photos kept apart: all scores are divided by {temperature:.3g}."
-    )
+def _sureness(temperature: float, unknown: UnknownRule | None, about: Mapping[str, Any]) -> str:
+    strengths = about.get(STRENGTHS)
+    fitted = strengths.get(CALIBRATED_ON) if isinstance(strengths, Mapping) else None
+    if temperature != 1.0:
+        calibrated = f"Probabilities were calibrated on photos kept apart: all scores are divided by {temperature:.3g}."
+    elif fitted is not None:
+        calibrated = f"Probabilities were calibrated on {escape(str(fitted))}."
+    else:
+        calibrated = "Probabilities are those of the training, not calibrated afterwards."
     return f"{calibrated} {_on_unknown(unknown)}"
 
 

@@ -34,10 +34,12 @@ ALIKE = 0.9
 """The cosine of two scaled feature vectors from which photos count as nearly the same."""
 
 
-MAX_DOUBTFUL = 500
+MAX_DOUBTFUL = 256
 """How many fine labels count if there are too many for a matrix of all."""
 _COLUMNS = 64
 """How many columns of the covariance are solved for at a time."""
+_TOLERANCE = 1e-5
+"""How exact conjugate gradients are: gains are compared, and these differ by more."""
 
 
 class NextPhoto(NamedTuple):
@@ -159,7 +161,7 @@ class _Prior:
         if self._factor is not None:
             force = torch.cholesky_solve(right, self._factor)
         else:
-            force = conjugate_gradients(self._rows, self._strengths, self._diagonal, right)
+            force = conjugate_gradients(self._rows, self._strengths, self._diagonal, right, _TOLERANCE)
         found: Float[Tensor, "label column"] = torch.zeros(len(self._labels), len(part), dtype=torch.float64)
         place = torch.searchsorted(self.seen, self._labels).clamp_max(len(self.seen) - 1)
         own = self._own[self._labels] * (self.seen[place] == self._labels)
