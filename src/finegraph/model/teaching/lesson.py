@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -84,6 +84,36 @@ class Lesson:
             "photos": [photo.name for photo in self.photos],
             "forgotten": self.forgotten,
         }
+
+
+class TaughtSummary(NamedTuple):
+    """What lessons come to, in a few facts.
+
+    Attributes:
+        lessons: how many hold.
+        photos: how many photos count, each once.
+        labels: the fine labels that they name.
+        new_labels: those of them that the model was fitted without.
+        last: when the last of them was taught, in UTC; empty if there is none.
+    """
+
+    lessons: int
+    photos: int
+    labels: tuple[str, ...]
+    new_labels: tuple[str, ...]
+    last: str
+
+
+def summary_of(lessons: Iterable[Lesson]) -> TaughtSummary:
+    """What the lessons that hold come to."""
+    holding = [lesson for lesson in lessons if not lesson.forgotten]
+    return TaughtSummary(
+        lessons=len(holding),
+        photos=len({photo.sha256 for lesson in holding for photo in lesson.photos}),
+        labels=tuple(dict.fromkeys(lesson.label for lesson in holding)),
+        new_labels=tuple(dict.fromkeys(lesson.label for lesson in holding if lesson.parents is not None)),
+        last=max((lesson.at for lesson in holding), default=""),
+    )
 
 
 def now() -> str:

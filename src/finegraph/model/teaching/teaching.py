@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,6 +76,8 @@ class Teaching:
         statistics: ClassStatistics,
         head: BipartiteHead | SoftmaxHead,
         owner: str,
+        *,
+        on_change: Callable[[Sequence[Lesson]], None] | None = None,
     ) -> None:
         """Read the lessons of a model folder.
 
@@ -85,11 +87,12 @@ class Teaching:
             statistics: of that fit.
             head: the fitted head.
             owner: a digest of the statistics.
+            on_change: called with all lessons after one was kept or taken back here, before others can write.
 
         Raises:
             LessonError: they are damaged or cannot be read.
         """
-        self._folder, self._log = folder, SealedLog(folder, LOG, owner)
+        self._folder, self._log, self._on_change = folder, SealedLog(folder, LOG, owner), on_change
         self._fitted_graph, self._fitted, self._fitted_head = graph, statistics, head
         self.graph, self.head, self.revision = graph, head, ""
         self.lessons: tuple[Lesson, ...] = ()
@@ -159,8 +162,7 @@ class Teaching:
                 return known
             row = self.check(label, parents, with_photos=bool(photos))
             lesson = Lesson(id=lesson_id, at=now(), person=person, label=label, parents=row, photos=photos)
-            self._log.append(teach_entry(lesson))
-            self._update()
+            self._append(teach_entry(lesson))
             return lesson
 
     def forget(self, lesson_id: str, *, person: str) -> Lesson:
@@ -178,8 +180,7 @@ class Teaching:
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
                 raise UnknownNameError(f"lesson {lesson_id[:100]!r}: there is none of this id{hint}")
             if not known.forgotten:
-                self._log.append(forget_entry(lesson_id, person))
-                self._update()
+                self._append(forget_entry(lesson_id, person))
             return replace(known, forgotten=True)
 
     def check(self, label: str, parents: Mapping[str, object] | None, *, with_photos: bool) -> Row | None:
@@ -225,6 +226,13 @@ class Teaching:
         return _row(self.graph.with_fine({label: parents}), label)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _append(self, entry: Mapping[str, object]) -> None:
+        """Keep an entry and follow it."""
+        self._log.append(entry)
+        self._update()
+        if self._on_change is not None:
+            self._on_change(self.lessons)
 
     def _update(self) -> None:
         """Update graph and head from the log."""
