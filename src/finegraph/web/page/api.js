@@ -51,7 +51,7 @@ async function ask(path, options, busy, read = (response) => response.json()) {
 
 function form(photo, fields) {
   const body = new FormData();
-  body.append("photo", photo, photo.name || "photo");
+  if (photo) body.append("photo", photo, photo.name || "photo");
   for (const [name, values] of Object.entries(fields)) {
     for (const value of [values].flat()) body.append(name, value);
   }
@@ -85,7 +85,7 @@ export async function again(scores, given, risk, signal) {
   return (await ask("/v1/given", { method: "POST", body, headers, signal })).prediction;
 }
 
-/** Teach what a photo shows; the same `id` sent again counts once. */
+/** Teach what a photo shows, or a new label without one; the same `id` sent again counts once. */
 export function teach(photo, fields) {
   return ask("/v1/lessons", { method: "POST", body: form(photo, fields) });
 }

@@ -248,7 +248,7 @@ function nextToLabel(entry) {
 
 /** The model was taught, or a lesson was taken back: all answers are asked for again, this one first. */
 function taught(told) {
-  if (told && current?.sample) {
+  if (told?.lesson.photos.length && current?.sample) {
     if (told.lesson.forgotten) labelled.delete(current.sample);
     else labelled.set(current.sample, told.lesson.id);
     markSamples(current.sample, (sample) => labelled.has(sample));

@@ -7,12 +7,13 @@ import { byId, el, percent } from "./dom.js";
 import { makePicker } from "./picker.js";
 
 const LISTED = 8;
-const SHOWN = 3;
+const SHOWN = 4;
 const NAME = "finegraph person";
-let form = null; // what is open: null, or {id, label, isNew, fields}; the id stays until the lesson is kept
+let form = null; // what is open: null, or {id, label, isNew, withPhoto, fields}; the id stays until the lesson is kept
 let told = null; // what the last lesson of this photo did
 let problem = "";
 let count = 0;
+let named = null; // the person's name, where the browser keeps nothing
 
 /** Another photo: nothing is open. */
 export function forgetTeaching() {
@@ -25,12 +26,19 @@ const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) =
 
 /** Who teaches, remembered by this browser where it may. */
 function person(name) {
+  named = name ?? named;
   try {
     if (name !== undefined) localStorage.setItem(NAME, name);
-    return localStorage.getItem(NAME) ?? "";
+    return localStorage.getItem(NAME) ?? named ?? "";
   } catch {
-    return name ?? "";
+    return named ?? "";
   }
+}
+
+/** The field for the name, which every lesson is recorded with. */
+function nameField() {
+  const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
+  return el("label", { className: "field" }, "Your name, if you like", name);
 }
 
 /**
@@ -62,7 +70,7 @@ async function send(entry, fields, changed, redraw) {
   problem = "";
   byId("teach").setAttribute("aria-busy", "true");
   try {
-    told = await teach(entry.file, { ...fields, person: person() });
+    told = await teach(form?.withPhoto === false ? null : entry.file, { ...fields, person: person() });
     form = null;
     changed(told);
   } catch (error) {
@@ -75,7 +83,7 @@ async function send(entry, fields, changed, redraw) {
 function closed(entry, prediction, changed, redraw, next) {
   const label = prediction.top[0]?.label;
   const open = () => {
-    form = { id: newId(), label: "", isNew: false, fields: {} };
+    form = { id: newId(), label: "", isNew: false, withPhoto: true, fields: {} };
     redraw();
     byId("teach").querySelector("input")?.focus();
   };
@@ -90,6 +98,7 @@ function closed(entry, prediction, changed, redraw, next) {
       button("open", "No, this is …", open),
       ...(next ? [button("skip", "Skip", next.go, "quiet")] : []),
     ),
+    nameField(),
     lessons(changed, redraw),
   ];
 }
@@ -107,7 +116,6 @@ function opened(model, entry, prediction, changed, redraw) {
     const fields = { label: form.label.trim(), id: form.id, ...(form.isNew ? { new: "true", parent: parents() } : {}) };
     send(entry, fields, changed, redraw);
   };
-  const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
   const parts = form.isNew ? newLabel(model, redraw) : knownLabel(prediction, redraw);
   return [
     el("h2", { textContent: form.isNew ? "A new label" : "What is it?" }),
@@ -115,7 +123,7 @@ function opened(model, entry, prediction, changed, redraw) {
       "form",
       { onsubmit: submit },
       ...parts,
-      el("label", { className: "field" }, "Your name, if you like", name),
+      nameField(),
       el("div", { className: "answers" }, el("button", { type: "submit", "data-key": "send", className: "primary", textContent: "Teach it" }), button("cancel", "Cancel", close)),
     ),
     el("p", { className: "small", textContent: "The photo itself is not kept: its features, its name and yours are, with the model." }),
@@ -145,10 +153,10 @@ function knownLabel(prediction, redraw) {
 
 function newLabel(model, redraw) {
   const known = () => {
-    form.isNew = false;
-    form.label = "";
+    Object.assign(form, { isNew: false, label: "", withPhoto: true });
     redraw();
   };
+  const shows = el("input", { type: "checkbox", "data-key": "with photo", checked: form.withPhoto, onchange: () => { form.withPhoto = shows.checked; } });
   const name = el("input", { type: "text", "data-key": "label", required: true, maxLength: 200, value: form.label, oninput: () => { form.label = name.value; } });
   const groups = new Map();
   for (const kind of model.kinds) {
@@ -158,8 +166,10 @@ function newLabel(model, redraw) {
   }
   return [
     el("label", { className: "field" }, "Its name", name),
+    el("label", { className: "check" }, shows, "This photo shows it"),
     el("p", { className: "small", textContent: "What is known of it; leave open what is not. New names may be given." }),
     ...[...groups].map(([group, kinds]) => (kinds[0].group === null ? (kinds[0].binary ? yesOrNo(group) : oneLabel(group)) : allOf(group, kinds))),
+    ...model.numbers.map(oneValue),
     button("known", "It is in the list after all", known, "quiet"),
   ];
 }
@@ -182,6 +192,13 @@ function oneLabel(kind) {
     if (found) list.replaceChildren(...found.labels.map((label) => el("option", { value: label })));
   }
   return el("label", { className: "field" }, kind, input, list);
+}
+
+/** A number: a value, a value with its spread, or a range. */
+function oneValue({ name, unit }) {
+  const change = () => { form.fields[name] = input.value.trim() ? [input.value.trim()] : []; };
+  const input = el("input", { type: "text", "data-key": `number ${name}`, maxLength: 60, autocomplete: "off", placeholder: "12.5, or 12.5 +- 1.5, or 10..15", value: form.fields[name]?.[0] ?? "", oninput: change });
+  return el("label", { className: "field" }, unit ? `${name} in ${unit}` : name, input);
 }
 
 function yesOrNo(kind) {
@@ -227,11 +244,11 @@ function outcome(changed, redraw, next) {
     redraw();
   };
   const [change] = changes;
-  const named = Object.entries(fresh).flatMap(([kind, labels]) => labels.map((label) => (kind === "fine" ? label : `${kind} ${label}`)));
+  const added = Object.entries(fresh).flatMap(([kind, labels]) => labels.map((label) => (kind === "fine" ? label : `${kind} ${label}`)));
   return [
     el("h2", { textContent: lesson.forgotten ? "Taken back" : "Learnt" }),
-    el("p", { className: "ask", role: "status" }, lesson.forgotten ? "No longer: " : "This is ", el("b", { textContent: lesson.label }), "."),
-    named.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${named.join(", ")}` }) : null,
+    el("p", { className: "ask", role: "status" }, lesson.forgotten ? "No longer: " : lesson.photos.length ? "This is " : "Without a photo: ", el("b", { textContent: lesson.label }), "."),
+    added.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${added.join(", ")}` }) : null,
     el(
       "div",
       { className: "answers" },
@@ -244,20 +261,19 @@ function outcome(changed, redraw, next) {
   ].filter(Boolean);
 }
 
-/** The answers before and after, side by side: the label of the lesson first. */
+/** The answers before and after, side by side: the label of the lesson first, then its relatives, the most changed first. */
 function comparison(lesson, change) {
-  const of = (side, label) => side.find((one) => one.label === label)?.probability;
-  const others = [...change.after, ...change.before].map(({ label }) => label).filter((label) => label !== lesson.label);
+  const same = (shares) => (Object.keys(shares).length ? `the same ${Object.keys(shares).join(", ")}` : "");
   const rows = [
-    [lesson.label, change.label_before, change.label_after],
-    ...[...new Set(others)].slice(0, SHOWN).map((label) => [label, of(change.before, label) ?? 0, of(change.after, label) ?? 0]),
+    [lesson.label, change.label_before, change.label_after, ""],
+    ...change.relatives.slice(0, SHOWN).map(({ label, before, after, shares }) => [label, before, after, same(shares)]),
   ];
   const cell = (share, className) => el("td", {}, el("span", { className: "value", textContent: percent(share) }), el("span", { className: `bar ${className}`, share, "aria-hidden": "true" }));
   return el(
     "table",
     { className: "changes" },
     el("thead", {}, el("tr", {}, el("th", { textContent: "label" }), el("th", { textContent: "before" }), el("th", { textContent: "now" }))),
-    el("tbody", {}, ...rows.map(([label, was, now]) => el("tr", {}, el("th", { scope: "row", textContent: label, title: label }), cell(was, "was"), cell(now, "now")))),
+    el("tbody", {}, ...rows.map(([label, was, now, words]) => el("tr", {}, el("th", { scope: "row", title: label }, label, words ? el("span", { className: "small", textContent: words }) : null), cell(was, "was"), cell(now, "now")))),
   );
 }
 
