@@ -21,7 +21,7 @@ from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 
 _MIN_SHARE = 0.01
-"""A kind with a smaller share is listed as adding nothing; of the n kinds of a group, one with less than 1 / n of it."""
+"""A kind with a smaller share is listed as adding nothing; of n kinds of a group, one with less than 1 / n of this."""
 _MAX_NAMED = 5
 
 

@@ -94,7 +94,8 @@ def suggest_photos(
     classifier = PhotoClassifier.load(model)
     statistics = classifier.teaching.current_statistics()
     files = _not_taught(photos_of(photos), classifier)
-    pipeline, rows, read, bad = classifier.current_pipeline(), [], [], []
+    pipeline, rows, read = classifier.current_pipeline(), [], []
+    bad: list[PhotoFileError] = []
     inputs = photo_inputs(files, None)
     for batch in pipeline.extractor.batches(inputs, _AT_ONCE, on_bad_file=on_bad_file, progress=progress):
         rows.append(torch.from_numpy(scaled_features(classifier.network, batch.fine[:, 0])))
@@ -127,7 +128,7 @@ def suggest_photos(
 def _posteriors(classifier: PhotoClassifier, features: Float[Tensor, "batch feature"]) -> Iterator[Posterior]:
     """The posteriors of photos, as many at a time as fit into memory."""
     head = classifier.network.head
-    for part in features.split(max(1, _MAX_PROBS // len(classifier.graph))):
+    for part in torch.split(features, max(1, _MAX_PROBS // len(classifier.graph))):
         with torch.no_grad():
             posterior = head(part.to(head.fine.weight)).tempered(classifier.temperature)
         yield posterior

@@ -8,8 +8,8 @@ import torch
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Variances
-from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching import next_photos as chooser
+from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching.next_photos import _posterior_covariance, next_photos
 
 FEATURES = 6

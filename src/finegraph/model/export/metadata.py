@@ -8,8 +8,8 @@
     preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
     temperature               what all scores are divided by, inside the file
     network, head             what the model consists of
-    lessons                   JSON, if it was taught since it was fitted: how many lessons and photos, the labels that they
-                              name, those that are new, and when the last one was taught
+    lessons                   JSON, if it was taught since it was fitted: how many lessons and photos, the labels that
+                              they name, those that are new, and when the last one was taught
 
 With `labels` and `preprocessing` alone a program can use the file; the other texts are optional.
 """

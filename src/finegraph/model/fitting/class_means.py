@@ -319,8 +319,8 @@ def _used_columns(matrix: Tensor) -> Tensor:
 
 
 def conjugate_gradients(
-    matrices: dict[str, Tensor],
-    kinds: dict[str, float],
+    matrices: Mapping[str, Float[Tensor, "fine _"]],
+    kinds: Mapping[str, float],
     diagonal: Float[Tensor, " fine"],
     right: Float[Tensor, "fine feature"],
     tolerance: float = 1e-9,

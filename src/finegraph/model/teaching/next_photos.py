@@ -125,9 +125,10 @@ def _posterior_covariance(
     links = statistics.links(graph)
     labels = torch.arange(len(graph)) if labels is None else labels
     prior = _Prior(links, statistics, labels)
-    covariance = torch.cat([prior.between(labels, part) for part in labels.split(_COLUMNS)], dim=1)
+    parts = torch.split(labels, _COLUMNS)
+    covariance = torch.cat([prior.between(labels, part) for part in parts], dim=1)
     if len(prior.seen):
-        covariance -= torch.cat([prior.known(part) for part in labels.split(_COLUMNS)], dim=1)
+        covariance -= torch.cat([prior.known(part) for part in parts], dim=1)
     return covariance
 
 
