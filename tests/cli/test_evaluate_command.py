@@ -34,7 +34,7 @@ def test_table(finegraph, run, tmp_path):
     for number, line in enumerate(lines[17:21]):
         right = "-" if asked.right[number] is None else f"{asked.right[number]:.1%}"
         assert line.split() == [str(number), f"{asked.settled[number]:.1%}", right, f"{asked.top1[number]:.1%}"]
-    assert lines[21:25] == ["temperature 1, not calibrated", f"kept in {run}/evaluations/test", "", "Next"]
+    assert lines[21:25] == ["temperature 1, not fitted", f"kept in {run}/evaluations/test", "", "Next"]
     assert [line.split("finegraph ")[-1] for line in lines[25::2]] == [
         f"report {run}",
         f"predict {run} PHOTO",

@@ -90,6 +90,7 @@ OTHERWISE = {
     ("search", "html"): "writes what was found as a page: `write_search_page`",
     ("predict", "csv"): "writes what was found as a table: `write_predictions`",
     ("teach", "forget"): "another function: `forget_lesson`, which takes the lesson",
+    ("teach", "from"): "another function: `teach_list`, which takes the path",
     ("teach", "list"): "another function: `list_lessons`",
     ("suggest-photos", "output"): "writes what was found: `write_suggestions`",
     ("suggest-photos", "label"): "opens what was found on the page of `serve`",

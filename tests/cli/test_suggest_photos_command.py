@@ -42,6 +42,7 @@ def test_a_list_a_file_and_json(finegraph, model, photos, tmp_path):
     outcome = finegraph("suggest-photos", model, photos, "--count", 2, "-o", tmp_path / "next.csv")
     assert (outcome.code, outcome.err) == (0, "")
     assert "fill in the column label" in outcome.out
+    assert f"teach {model} --from {tmp_path}/next.csv" in outcome.out
     with open(tmp_path / "next.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["path"] for row in rows] == [one["path"] for one in document[:2]]
@@ -91,6 +92,31 @@ def test_the_list_opens_on_the_page(finegraph, model, photos, tmp_path, monkeypa
         assert settings.teach
         assert [str(path) for path in settings.to_label] == order
     assert served[0].security.port == 0
+
+
+def test_photos_that_cannot_be_read_may_be_left_out(finegraph, model, photos):
+    (photos / "broken.jpg").write_bytes(b"no photo")
+    outcome = finegraph("suggest-photos", model, photos)
+    assert outcome.code == 3
+    assert "or leave such files out: --on-bad-file skip." in " ".join(outcome.err.split())
+    outcome = finegraph("suggest-photos", model, photos, "--on-bad-file", "skip", "--json")
+    assert outcome.code == 0
+    assert "left out as they cannot be read: 1 photo" in outcome.err
+    document = json.loads(outcome.out)
+    assert len(document["photos"]) == 6
+    assert [Path(one["photo"]).name for one in document["bad"]] == ["broken.jpg"]
+    outcome = finegraph("suggest-photos", model, photos / "broken.jpg", "--on-bad-file", "skip")
+    assert "none of these 1 can be read" in outcome.err
+
+
+def test_the_list_is_taught_when_it_is_filled_in(finegraph, model, photos, tmp_path):
+    finegraph("suggest-photos", model, photos, "--count", 2, "-o", tmp_path / "next.csv")
+    first, second, third = (tmp_path / "next.csv").read_text().splitlines()
+    filled = second.replace(".png,,", ".png,egg rice @ B,", 1)
+    (tmp_path / "next.csv").write_text("\n".join([first, filled, third]) + "\n")
+    assert finegraph("teach", model, "--from", tmp_path / "next.csv").code == 0
+    (lesson,) = fg.load(model).lessons
+    assert (lesson.label, lesson.photos[0].name) == ("egg rice @ B", Path(second.partition(",")[0]).name)
 
 
 @pytest.mark.parametrize(

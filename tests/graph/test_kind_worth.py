@@ -71,3 +71,26 @@ def test_very_many_kinds_are_summed_up():
     assert "4 more kinds 40 %" in worth.words
     assert "kind 5" not in worth.words
     assert "and 2 more add nothing" in kind_worth(different(*seven), seven, own=1.0).words
+
+
+def test_a_kind_of_a_group_that_adds_nothing_is_named_though_the_group_adds_something():
+    table = {
+        f"{dish} {pork} {tofu}": {"dish": f"dish {dish}", "with": ["pork"] * pork + ["tofu"] * tofu}
+        for dish in range(4)
+        for pork in (0, 1)
+        for tofu in (0, 1)
+    }
+    graph = LabelGraph.from_table(table)
+    worth = kind_worth(graph, {"dish": 1.0, "with: pork": 2.0, "with: tofu": 0.0}, own=1.0)
+    assert worth.silent == ("with: tofu",)
+    assert worth.words.endswith("with: tofu adds nothing.")
+    assert "with tells " in worth.words
+    few = kind_worth(graph, {"dish": 1.0, "with: pork": 0.05, "with: tofu": 0.05}, own=1.0)
+    assert few.silent == ()  # each tells little, but both together something
+    none = kind_worth(graph, {"dish": 1.0, "with: pork": 0.0, "with: tofu": 0.0}, own=1.0)
+    assert none.silent == ("with",)  # the group goes by its name
+
+
+def test_one_more_kind_is_one():
+    six = {f"kind {number}": 1.0 for number in range(6)}
+    assert "1 more kind 14 %" in kind_worth(different(*six), six, own=1.0).words

@@ -9,6 +9,7 @@ from test_serve_lessons import _file
 
 import finegraph as fg
 import tiny_classifier as tiny
+from finegraph.graph import Number
 from serving import running
 from taught_classifier import fitted, photo_of
 
@@ -103,6 +104,84 @@ def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
     )
 
 
+def test_the_name_of_the_person_is_recorded_after_yes_too(page, server, photo):
+    open_page(page, server)
+    choose(page, photo)
+    teach = page.locator("#teach")
+    teach.get_by_label("Your name").fill("Ada")
+    teach.get_by_role("button", name="Yes").click()
+    teach.get_by_role("heading", name="Learned").wait_for()
+    assert [lesson.person for lesson in fg.load(server.folder).lessons] == ["Ada"]
+
+
+def test_the_name_lasts_where_the_browser_keeps_nothing(page, server, photo):
+    page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });")
+    open_page(page, server)
+    choose(page, photo)
+    teach = page.locator("#teach")
+    teach.get_by_label("Your name").fill("Ada")
+    teach.get_by_role("button", name="Yes").click()
+    teach.get_by_role("heading", name="Learned").wait_for()
+    assert [lesson.person for lesson in fg.load(server.folder).lessons] == ["Ada"]
+
+
+def test_the_page_shows_what_predict_says_of_the_label_and_its_relatives(page, server, photo):
+    chances = []
+    open_page(page, server)
+    choose(page, photo)
+    client = server.client
+    asked = {
+        "files": [("photo", ("a.png", photo if isinstance(photo, bytes) else photo.read_bytes()))],
+        "data": {"top": "5"},
+    }
+    chances.append(
+        {one["label"]: one["probability"] for one in client.post("/v1/predict", **asked).json()["photos"][0]["top"]}
+    )
+    teach = page.locator("#teach")
+    teach.get_by_role("button", name="No, this is").click()
+    teach.get_by_role("combobox").fill("kung pao @ A")
+    teach.get_by_role("option", name="kung pao @ A").click()
+    teach.get_by_role("button", name="Teach it").click()
+    teach.get_by_role("heading", name="Learned").wait_for()
+    chances.append(
+        {one["label"]: one["probability"] for one in client.post("/v1/predict", **asked).json()["photos"][0]["top"]}
+    )
+    rows = teach.locator(".changes tbody tr")
+    assert rows.count() == 5
+    for number in range(5):
+        cells = rows.nth(number)
+        label = cells.locator("th").get_attribute("title")
+        for chance, column in zip(chances, (0, 1), strict=True):
+            said = cells.locator("td .value").nth(column).inner_text()
+            value = 100 * chance[label]
+            assert said in (f"{value:.0f} %", "under 1 %" if value < 0.5 else "over 99 %" if value >= 99.5 else "")
+    assert "the same dish" in teach.locator(".changes").inner_text()
+
+
+def test_a_new_label_without_the_photo_and_with_values(page, tmp_path, monkeypatch, photo):
+    tiny.register(monkeypatch)
+    graph = fitted().graph
+    fitted(graph.with_number(Number.from_values("price", range(5, 5 + len(graph)), unit="EUR"))).save(
+        tmp_path / "model"
+    )
+    with running(fg.load(tmp_path / "model"), teach=True) as server:
+        open_page(page, server)
+        choose(page, photo)
+        teach = page.locator("#teach")
+        teach.get_by_role("button", name="No, this is").click()
+        teach.get_by_role("button", name="It is not in the list").click()
+        teach.get_by_label("Its name").fill("mapo tofu @ C")
+        teach.get_by_label("This photo shows it").uncheck()
+        teach.get_by_label("price in EUR").fill("12.5 +- 1.5")
+        _picture_of(page, "new-without-photo")
+        teach.get_by_role("button", name="Teach it").click()
+        teach.get_by_role("heading", name="Learned").wait_for()
+        assert "Without a photo: mapo tofu @ C." in teach.inner_text()
+        model = fg.load(tmp_path / "model")
+        assert model.lessons[0].photos == ()
+        assert (model.graph.number("price").values[-1], model.graph.number("price").spreads[-1]) == (12.5, 1.5)
+
+
 def test_what_is_refused_is_said_and_the_form_stays(page, server, photo, faults):
     open_page(page, server)
     choose(page, photo)
@@ -177,3 +256,4 @@ def test_photos_to_label_come_one_after_the_other(page, tmp_path, monkeypatch, s
         teach.get_by_role("button", name="Undo").click()
         teach.get_by_role("heading", name="Removed").wait_for()
         assert list_of.locator(".labelled").count() == 2
+        settle(page)  # the answer is asked for again

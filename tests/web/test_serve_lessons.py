@@ -9,6 +9,7 @@ from PIL import Image
 
 import finegraph as fg
 import tiny_classifier as tiny
+from finegraph.graph import Number
 from finegraph.web.security import Security
 from serving import running, until
 from taught_classifier import fitted, photo_of
@@ -171,3 +172,38 @@ def test_a_photo_is_taught_in_as_many_views_as_the_model_was_fitted_to(tmp_path,
     fitted().save(tmp_path / "single")
     (once,) = fg.load(tmp_path / "single").teach("egg rice @ B", tmp_path / "dinner.png").photos
     assert np.abs(once.features - taught.features).max() > 1e-3
+
+
+def test_values_of_a_new_label_over_http(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    graph = fitted().graph
+    fitted(graph.with_number(Number.from_values("price", range(5, 5 + len(graph)), unit="EUR"))).save(tmp_path / "m")
+    with running(fg.load(tmp_path / "m"), teach=True) as server:
+        bad = server.client.post("/v1/lessons", **_form(label="new", parent=["price=dear"]))
+        assert bad.status_code == 422
+        assert "number 'price': 'dear'" in bad.json()["detail"]
+        answer = server.client.post("/v1/lessons", **_form(label="new", parent=["price=10..15"]))
+        assert answer.status_code == 200, answer.text
+    number = fg.load(tmp_path / "m").graph.number("price")
+    assert number.values[-1] == 12.5
+    assert number.spreads[-1] == pytest.approx(5 / 12**0.5)
+
+
+@pytest.mark.parametrize("views", [1, 4])
+def test_the_answers_of_a_lesson_are_those_of_predict(folder, views):
+    classifier = fitted()
+    classifier.statistics = replace(classifier.statistics, views=views)
+    classifier.save(folder)
+    with running(fg.load(folder), teach=True) as server:
+        asked = {"files": _file(9), "data": {"top": "5"}}
+        found = [server.client.post("/v1/predict", **asked).json()["photos"][0]["top"]]
+        lesson = server.client.post("/v1/lessons", **_form(_file(9), label="egg rice @ B", id="one")).json()
+        found.append(server.client.post("/v1/predict", **asked).json()["photos"][0]["top"])
+        chances = [{one["label"]: one["probability"] for one in top} for top in found]
+        (change,) = lesson["changes"]
+        for relative in (*change["relatives"], {"label": "egg rice @ B", "before": change["label_before"]}):
+            assert relative["before"] == pytest.approx(chances[0][relative["label"]], abs=1e-5)
+        for relative in change["relatives"]:
+            assert relative["after"] == pytest.approx(chances[1][relative["label"]], abs=1e-5)
+        assert lesson["repeated"] is False
+        assert server.client.post("/v1/lessons", **_form(_file(9), label="egg rice @ B", id="one")).json()["repeated"]

@@ -1,6 +1,7 @@
 """A plain folder per class: training holds photos out by itself, keeps the lists and calibrates; all else follows."""
 
 import csv
+import html
 import json
 import shutil
 
@@ -16,6 +17,7 @@ from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.graph import check_graph
 from finegraph.workflows.train import resume_settings, train_run
 from finegraph.workflows.training.held_out import new_parts, parts_of_run
 from training import tiny
@@ -144,8 +146,18 @@ def test_all_are_trained_on_when_asked(photos, tmp_path, capsys):
     assert finegraph(["train", str(photos), *own]) == 0
     said = capsys.readouterr()
     assert "no photos are held out to judge it on" in said.err
-    assert "not calibrated: no photos were held out, so probabilities may be too sure" in said.out
+    assert "calibrated on training photos that were held out while fitting; no photo is marked as none" in said.out
+    assert "not calibrated" not in said.out
+    card = (tmp_path / "two" / "model" / "README.md").read_text()
+    assert "Probabilities were calibrated on training photos that were held out while fitting. No rule" in card
     assert f"finegraph evaluate {tmp_path / 'two'} --data OTHER_PHOTOS" in said.out
+    assert f"finegraph teach {tmp_path / 'two'} LABEL PHOTO" in said.out
+    assert f"finegraph suggest-photos {tmp_path / 'two'} UNLABELLED_PHOTOS" in said.out
+    assert finegraph(["train", str(photos), *own[:-1], str(tmp_path / "three"), "--fit", "descent"]) == 0
+    said = capsys.readouterr()
+    assert "not calibrated: no photos were held out, so probabilities may be too sure" in said.out
+    assert "teach" not in said.out
+    assert "not calibrated afterwards" in (tmp_path / "three" / "model" / "README.md").read_text()
 
 
 def test_classes_of_one_and_two_photos_are_trained_on_whole(photos, tmp_path):
@@ -244,3 +256,16 @@ def test_a_calibration_that_cannot_be_fitted_leaves_the_model(photos, tmp_path):
     assert result.finished
     assert (result.calibration, PhotoClassifier.load(tmp_path / "run").temperature) == (None, 1.0)
     assert "expected photos with a fine label to fit it on, got none" in result.calibration_fault
+
+
+def test_training_graph_check_and_the_report_agree_on_what_kinds_are_worth(photos, tmp_path):
+    (tmp_path / "graph.csv").write_text(
+        'fine,tone,"price [number, EUR]"\nred,warm,4\nblue,cold,7\ngrey,cold,12\ngreen,warm,9.5\n'
+    )
+    own = settings(photos, graph=str(tmp_path / "graph.csv"), fit="prototypes")
+    result = train_run(own, Silent(), run=tmp_path / "run", report=True)
+    assert set(result.worth.kinds) == {"tone", "price"}
+    assert check_graph(tmp_path / "run").worth == result.worth
+    assert html.escape(result.worth.words, quote=False) in (tmp_path / "run" / "report.html").read_text().replace(
+        "&#39;", "'"
+    )

@@ -26,6 +26,11 @@ class Command(TyperCommand):
         """The arguments in the line of usage."""
         return ["[OPTIONS]", *_usage_of(self, ctx)]
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; what is said of a failure depends on what it can be told."""
+        ctx.obj.skips_bad_files = any("--on-bad-file" in parameter.opts for parameter in self.params)
+        return super().invoke(ctx)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options under their headings."""
         _write_parameters(self, ctx, formatter)

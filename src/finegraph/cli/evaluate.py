@@ -271,7 +271,7 @@ def _fitted_before(evaluation: RunEvaluation) -> str:
     """Where the temperature of the model comes from."""
     before = evaluation.fitted_before
     if before is None:
-        return ", not calibrated" if evaluation.result.temperature == 1.0 else ""
+        return ", not fitted" if evaluation.result.temperature == 1.0 else ""
     which = "these photos" if evaluation.fitted_on_these else f"{count(before['photos'], 'photo')} of {before['split']}"
     return printable(f", fitted before on {which}")
 

@@ -25,12 +25,13 @@ AGAIN = "the same command starts again"
 GOES_ON = "the same command goes on"
 
 
-def print_failure(error: BaseException, debug: bool) -> None:
+def print_failure(error: BaseException, debug: bool, *, skips_bad_files: bool = False) -> None:
     """Print why a command failed.
 
     Args:
         error: what was raised.
         debug: whether to print the traceback too.
+        skips_bad_files: whether the command can be told to leave bad photos out.
     """
     if debug:
         traceback.print_exception(error)
@@ -39,14 +40,17 @@ def print_failure(error: BaseException, debug: bool) -> None:
         return
     from rich.text import Text
 
-    lines = {BAD_INPUT: _lines, WRONG_USAGE: _usage}[code](error) if code != INTERNAL else _internal(error, debug)
+    if code == BAD_INPUT:
+        lines = _lines(error, skips_bad_files)
+    else:
+        lines = _usage(error) if code == WRONG_USAGE else _internal(error, debug)
     out = console(stderr=True)
     out.print(Text.assemble(("error: ", "bold red"), printable(lines[0])))
     for line in lines[1:]:
         out.print(Text("  " + printable(line)))
 
 
-def _lines(error: BaseException) -> list[str]:
+def _lines(error: BaseException, skips_bad_files: bool) -> list[str]:
     """The lines of an error in what the user gave."""
     if isinstance(error, OSError) and error.filename is not None:
         if isinstance(error, FileNotFoundError):
@@ -54,12 +58,12 @@ def _lines(error: BaseException) -> list[str]:
         reason = error.strerror or type(error).__name__
         return [f"{os.fspath(error.filename)!s}: {reason[:1].lower()}{reason[1:]}; check the path and its rights"]
     if isinstance(error, PhotoFileError) and not os.path.lexists(error.path):
-        return [_missing(error.path), f"Name an existing photo, or leave such photos out: {SKIP}."]
+        leave_out = f", or leave such photos out: {SKIP}" if skips_bad_files else ""
+        return [_missing(error.path), f"Name an existing photo{leave_out}."]
     lines = str(error).splitlines() or [type(error).__name__]
     if isinstance(error, PhotoFileError):
-        lines.append(
-            f"Repair, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
-        )
+        leave_out = f", or leave such files out: {SKIP}" if skips_bad_files else ""
+        lines.append(f"Repair, replace or remove the file{leave_out}. `finegraph data check` lists all.")
     return lines
 
 

@@ -89,9 +89,10 @@ for _command in (
 
 @dataclass
 class Options:
-    """The flags that stand before a command."""
+    """The flags that stand before a command, and what the command can be told."""
 
     debug: bool = False
+    skips_bad_files: bool = False
 
 
 def _print_version(wanted: bool) -> None:
@@ -146,7 +147,7 @@ def run(arguments: Sequence[str]) -> int:
         code = command.main(args=list(arguments), prog_name="finegraph", standalone_mode=False, obj=options)
     except BaseException as error:
         wait_for_first(error)
-        _report(error, options.debug)
+        _report(error, options)
         return _flush(exit_codes.exit_code_of(error))
     return _flush(code if isinstance(code, int) else exit_codes.OK)
 
@@ -159,12 +160,12 @@ def main() -> NoReturn:
     leave(run(sys.argv[1:]))
 
 
-def _report(error: BaseException, debug: bool) -> None:
+def _report(error: BaseException, options: Options) -> None:
     """Say why the command failed."""
     from finegraph.cli.failures import print_failure
 
     with contextlib.suppress(BrokenPipeError):
-        print_failure(error, debug)
+        print_failure(error, options.debug, skips_bad_files=options.skips_bad_files)
 
 
 def _flush(code: int) -> int:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
-from finegraph.cli.next_commands import print_next
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.next_commands import own_command, print_next
+from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
     from finegraph.workflows.suggest_photos import SuggestedPhoto
@@ -29,34 +29,43 @@ def suggest_photos(
         bool, typer.Option("--label", help="Open them on a page, to label one after the other; each is learnt at once.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of that page; 0 for any free one.")] = 8000,
+    on_bad_file: Annotated[
+        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
+    ] = "error",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Say which unlabelled photos to label next.
 
     They are those that are expected to make the model better soonest. Photos that look nearly alike come once before
     any of them comes again; those that it was taught already do not. Its head must have been fitted in closed form, as
-    finegraph train does with few photos. --label opens them on a page; or finegraph teach takes the labels.
+    finegraph train does with few photos. --label opens them on a page; or fill in the file that -o writes, and let
+    finegraph teach RUN --from take it.
     """
     from finegraph.cli.progress import progress
     from finegraph.workflows.suggest_photos import suggest_photos as suggest
     from finegraph.workflows.suggest_photos import write_suggestions
 
     with interruptible(f"nothing is kept; {AGAIN}"), progress("photos") as shown:
-        suggestions = suggest(model, photos, count=number, progress=shown)
+        result = suggest(model, photos, count=number, on_bad_file=on_bad_file, progress=shown)  # type: ignore[arg-type]
+    suggestions = result.photos
     if output is not None:
         write_suggestions(output, suggestions)
+    print_left_out(console(stderr=True), [str(error) for error in result.bad])
     if label:
         _label(model, suggestions, port, as_json=as_json)
         return
     if as_json:
-        print_json({"photos": [suggestion.to_dict() for suggestion in suggestions]})
+        print_json(result.to_dict())
         return
     out = console()
     if output is not None:
         out.print(printable(f"{count(len(suggestions), 'photo')} in {output}; fill in the column label"))
-        print_next(
-            out, [(f"finegraph serve {quote(str(model))} --teach --to-label {quote(str(output))}", "or on a page")]
-        )
+        program, run, file = own_command(), quote(str(model)), quote(str(output))
+        commands = [
+            (f"{program} teach {run} --from {file}", "teach it the labels that you filled in"),
+            (f"{program} serve {run} --teach --to-label {file}", "or give them on a page, one photo after the other"),
+        ]
+        print_next(out, commands)
         return
     rows = [
         (

@@ -206,10 +206,10 @@ def _print_calibration(out: Console, result: TrainResult) -> None:
     elif result.calibration_fault is not None:
         out.print(printable(f"not calibrated: {result.calibration_fault}"))
     elif result.validated_on is None:
-        out.print(
-            "not calibrated: no photos were held out, so probabilities may be too sure and no photo is marked as none "
-            f"of the classes; {_HOLD_OUT}"
-        )
+        fitted = (result.strengths or {}).get("calibrated_on")
+        sure = "not calibrated: no photos were held out, so probabilities may be too sure and"
+        sure = sure if fitted is None else f"calibrated on {fitted};"
+        out.print(printable(f"{sure} no photo is marked as none of the classes; {_HOLD_OUT}"))
 
 
 _HOLD_OUT = "hold some out with --val-share 0.2, or 0.5 of classes of two photos"
@@ -243,7 +243,13 @@ def _next(result: TrainResult) -> list[tuple[str, str]]:
         held_out = result.held_out and result.to_evaluate == result.validated_on
         which = "photos held out" if held_out else f"photos of {result.to_evaluate}"
         commands.append((evaluate, f"how good it is, on the {which}: accuracy per kind, sure answers"))
-    return [*commands, *model_commands(result.run)]
+    commands += model_commands(result.run)
+    if result.worth is not None:  # lessons add to what class means were fitted from
+        teach = f"{own_command()} teach {quote(result.run)}"
+        suggest = f"{own_command()} suggest-photos {quote(result.run)}"
+        commands.append((f"{teach} LABEL PHOTO", "correct it: it learns what a photo shows, at once"))
+        commands.append((f"{suggest} UNLABELLED_PHOTOS", "which photos to label next"))
+    return commands
 
 
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}

@@ -12,7 +12,7 @@ its values on the inner scale, ignoring spreads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 
 _MIN_SHARE = 0.01
-"""A kind with a smaller share is listed as adding nothing."""
+"""A kind with a smaller share is listed as adding nothing; of n kinds of a group, one with less than 1 / n of this."""
 _MAX_NAMED = 5
 
 
@@ -32,21 +32,24 @@ class KindWorth:
     Attributes:
         kinds: the share of each kind, number and group of kinds (such as ingredients), largest first.
         own: the share that no kind explains.
+        silent: what adds nothing: kinds, numbers, groups as a whole, and single kinds of groups that add something.
     """
 
     kinds: dict[str, float]
     own: float
+    silent: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The shares in a sentence or two."""
         if not self.kinds:
             return "The label graph takes no part."
-        telling = {kind: share for kind, share in self.kinds.items() if share >= _MIN_SHARE}
-        silent = [kind for kind in self.kinds if kind not in telling]
+        telling = {kind: share for kind, share in self.kinds.items() if kind not in self.silent}
+        silent = list(self.silent)
         shares = [f"{kind} tells {_percent(share)}" for kind, share in list(telling.items())[:_MAX_NAMED]]
         rest = sum(list(telling.values())[_MAX_NAMED:])
-        shares += [f"{len(telling) - _MAX_NAMED} more kinds {_percent(rest)}"] if rest else []
+        more = len(telling) - _MAX_NAMED
+        shares += [f"{more} more {'kind' if more == 1 else 'kinds'} {_percent(rest)}"] if more > 0 else []
         named = ", ".join(shares) or "no kind tells anything"
         text = f"Of what tells classes apart, {named}, and {_percent(self.own)} is each class's own."
         if not silent:
@@ -72,10 +75,12 @@ def kind_worth(
         "Of what tells classes apart, dish tells 75 %, and 25 % is each class's own. year adds nothing."
     """
     groups: dict[str, float] = {}
+    members: dict[str, dict[str, float]] = {}
     for kind, variance in kinds.items():
         name, mark, _ = kind.partition(GROUP_SEPARATOR)
         name = name if mark and name not in kinds else kind
-        groups[name] = groups.get(name, 0.0) + variance * _spread(graph, kind)
+        members.setdefault(name, {})[kind] = variance * _spread(graph, kind)
+        groups[name] = groups.get(name, 0.0) + members[name][kind]
     for name, variance in (numbers or {}).items():
         number = graph.number(name)
         values = number.standardised[0][number.known]
@@ -83,9 +88,18 @@ def kind_worth(
     own *= 1.0 - 1.0 / len(graph)
     total = sum(groups.values()) + own
     if not total > 0.0:  # all classes look alike
-        return KindWorth(dict.fromkeys(groups, 0.0), 1.0)
-    ranked = sorted(groups.items(), key=lambda one: -one[1])
-    return KindWorth({kind: variance / total for kind, variance in ranked}, own / total)
+        return KindWorth(dict.fromkeys(groups, 0.0), 1.0, tuple(groups))
+    shares = {name: groups[name] / total for name in sorted(groups, key=lambda name: -groups[name])}
+    return KindWorth(shares, own / total, tuple(_silent(shares, members, total)))
+
+
+def _silent(shares: Mapping[str, float], members: Mapping[str, Mapping[str, float]], total: float) -> Iterator[str]:
+    """What adds nothing: of a group that adds something, its single kinds, measured by their part of the group."""
+    yield from (name for name, share in shares.items() if share < _MIN_SHARE)
+    for name, share in shares.items():
+        parts = members.get(name, {})
+        if share >= _MIN_SHARE and len(parts) > 1:
+            yield from (kind for kind, part in parts.items() if part / total < _MIN_SHARE / len(parts))
 
 
 def _spread(graph: LabelGraph, kind: str) -> float:

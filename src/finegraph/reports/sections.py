@@ -339,7 +339,7 @@ def _worth_panels(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     panels = []
     for run in runs:
         variances = run.about.get("variances")
-        if not variances or not variances["kinds"]:
+        if not variances or not (variances["kinds"] or variances.get("numbers")):
             continue
         worth = kind_worth(run.graph, variances["kinds"], variances["own"], variances.get("numbers"))
         rows = [*list(worth.kinds.items())[:MAX_NAMED], ("the class itself", worth.own)]

@@ -5,23 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from finegraph.errors import DataError, InputError
+from finegraph.errors import DataError, InputError, PhotoFileError
 from finegraph.files.durable import reason_of, write_over
 from finegraph.graph.formats.cells import text_only, without_mark
+from finegraph.inference import Posterior
 from finegraph.model import PhotoClassifier
-from finegraph.model.features.photos import photo_inputs
-from finegraph.model.teaching.next_photos import next_photos
+from finegraph.model.features.photos import OnBadFile, photo_inputs
+from finegraph.model.teaching.next_photos import doubt_of, doubtful_labels, next_photos
 from finegraph.model.teaching.taught_photos import photo_digest, scaled_features
 from finegraph.workflows.predict import photos_of
 
 _AT_ONCE = 32
+_MAX_PROBS = 1 << 24
+"""How many probabilities of photos and fine labels are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +52,36 @@ class SuggestedPhoto:
         return dict(vars(self))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Suggestions:
+    """The photos to label next, the most telling first, and those that could not be read."""
+
+    photos: tuple[SuggestedPhoto, ...]
+    bad: tuple[PhotoFileError, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The suggestions as JSON data."""
+        return {
+            "photos": [suggestion.to_dict() for suggestion in self.photos],
+            "bad": [{"photo": error.path, "reason": error.reason} for error in self.bad],
+        }
+
+
 def suggest_photos(
     model: str | os.PathLike[str],
     photos: Sequence[str | os.PathLike[str]],
     *,
     count: int = 20,
+    on_bad_file: OnBadFile = "error",
     progress: Callable[[int, int], None] | None = None,
-) -> list[SuggestedPhoto]:
+) -> Suggestions:
     """The photos to label next, the most telling first; those that the model was taught already are left out.
 
     Args:
         model: a model folder or a run folder; its head must have been fitted in closed form.
         photos: unlabelled photos, or folders of them.
         count: how many to suggest.
+        on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and listed ("skip").
         progress: called with how many of how many photos are done.
 
     Raises:
@@ -70,38 +92,62 @@ def suggest_photos(
     if count < 1:
         raise InputError(f"count: expected at least 1, got {count}")
     classifier = PhotoClassifier.load(model)
-    files = _not_taught(photos_of(photos), classifier)
     statistics = classifier.teaching.current_statistics()
-    pipeline, rows = classifier.current_pipeline(), []
-    for batch in pipeline.extractor.batches(photo_inputs(files, None), _AT_ONCE):
+    files = _not_taught(photos_of(photos), classifier)
+    pipeline, rows, read = classifier.current_pipeline(), [], []
+    bad: list[PhotoFileError] = []
+    inputs = photo_inputs(files, None)
+    for batch in pipeline.extractor.batches(inputs, _AT_ONCE, on_bad_file=on_bad_file, progress=progress):
         rows.append(torch.from_numpy(scaled_features(classifier.network, batch.fine[:, 0])))
-        if progress is not None:
-            progress(sum(map(len, rows)), len(files))
+        read += [files[number] for number in batch.numbers]
+        bad += batch.bad.values()
+    if not read:
+        raise DataError(f"expected photos to label, but none of these {len(files)} can be read; the first: {bad[0]}")
     features = torch.cat(rows)
-    head = classifier.network.head
-    with torch.no_grad():
-        posterior = head(features.to(head.fine.weight)).tempered(classifier.temperature)
-    probs = posterior.log_probs().exp().cpu()
-    best = posterior.top(1)
-    return [
+    best, doubt = [], torch.zeros(len(classifier.graph), dtype=torch.float64)
+    for posterior in _posteriors(classifier, features):
+        best += [answers[0] for answers in posterior.top(1)]
+        doubt += doubt_of(posterior.log_probs().exp().double().cpu())
+    labels = doubtful_labels(doubt)
+    columns = slice(None) if labels is None else labels
+    probs = torch.cat([one.log_probs()[:, columns].exp().cpu() for one in _posteriors(classifier, features)])
+    found = next_photos(classifier.graph, statistics, features, probs, count, labels)
+    suggestions = [
         SuggestedPhoto(
-            files[one.number],
-            best[one.number][0].label,
-            best[one.number][0].probability,
+            read[one.number],
+            best[one.number].label,
+            best[one.number].probability,
             one.gain,
-            None if one.alike is None else files[one.alike],
+            None if one.alike is None else read[one.alike],
         )
-        for one in next_photos(classifier.graph, statistics, features, probs, count)
+        for one in found
     ]
+    return Suggestions(photos=tuple(suggestions), bad=tuple(bad))
+
+
+def _posteriors(classifier: PhotoClassifier, features: Float[Tensor, "batch feature"]) -> Iterator[Posterior]:
+    """The posteriors of photos, as many at a time as fit into memory."""
+    head = classifier.network.head
+    for part in torch.split(features, max(1, _MAX_PROBS // len(classifier.graph))):
+        with torch.no_grad():
+            posterior = head(part.to(head.fine.weight)).tempered(classifier.temperature)
+        yield posterior
 
 
 def _not_taught(files: Sequence[str], classifier: PhotoClassifier) -> list[str]:
-    """The files that no lesson is about."""
+    """The files that no lesson is about; one that cannot be read may be among them."""
     known = {photo.sha256 for lesson in classifier.lessons if not lesson.forgotten for photo in lesson.photos}
-    left = [file for file in files if not known or photo_digest(file) not in known]
+    left = [file for file in files if not known or _digest(file) not in known]
     if not left:
         raise DataError(f"expected photos to label, but the model was taught all {len(files)} of these already")
     return left
+
+
+def _digest(file: str) -> str | None:
+    try:
+        return photo_digest(file)
+    except PhotoFileError:
+        return None
 
 
 def read_photo_list(path: str | os.PathLike[str]) -> list[Path]:

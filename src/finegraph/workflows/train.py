@@ -19,6 +19,7 @@ from finegraph.evaluation import CalibrationFit
 from finegraph.files.folder_swap import remove_leftovers
 from finegraph.graph.kind_worth import KindWorth, kind_worth
 from finegraph.model.folder.find_model import CONFIG
+from finegraph.model.folder.model_card import CALIBRATED_ON
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
@@ -256,7 +257,12 @@ def _train(
             result.update(metrics=trained.metrics, bad=list(trained.bad))
             bad, learnt = dict.fromkeys(trained.bad, "it could not be read"), trained.learnt
             if trained.fitted is not None:
-                result["strengths"], statistics = trained.fitted.strengths, trained.fitted.statistics
+                # A network that was trained on its photos is another one than that whose photos were held out.
+                strengths = {name: one for name, one in trained.fitted.strengths.items() if name != CALIBRATED_ON}
+                result["strengths"], statistics = (
+                    {**strengths, "held_out": 0, "validated": 0},
+                    trained.fitted.statistics,
+                )
     if statistics is not None:
         variances = statistics.variances
         result["worth"] = kind_worth(network.graph, variances.kinds, variances.own, variances.numbers)
@@ -267,8 +273,7 @@ def _train(
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about, statistics=statistics)
         judged = None if known is None else known.judged
         stage = _stages(watcher, ranks)
-        # A network that was trained on its photos is another one than that whose photos were held out while fitting.
-        chosen_by = (result["strengths"] or {}) if settings.tune == "head" else {}
+        chosen_by = result["strengths"] or {}
         held_out = sum(int(chosen_by.get(name, 0)) for name in ("held_out", "validated"))
         model = calibrate_trained(classifier, data, settings, split, judged, device, stage, held_out)
         model.classifier.save(folder.model)

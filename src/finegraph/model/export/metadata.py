@@ -8,6 +8,8 @@
     preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
     temperature               what all scores are divided by, inside the file
     network, head             what the model consists of
+    lessons                   JSON, if it was taught since it was fitted: how many lessons and photos, the labels that
+                              they name, those that are new, and when the last one was taught
 
 With `labels` and `preprocessing` alone a program can use the file; the other texts are optional.
 """
@@ -23,11 +25,12 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, QUANTILES
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.model.teaching.lesson import summary_of
 
 
 def metadata_of(classifier: PhotoClassifier) -> dict[str, str]:
     """The texts that go into the file."""
-    design = classifier.network.design
+    design, summary = classifier.network.design, summary_of(classifier.lessons)
     networks = [name for name in (design.network, design.coarse_network) if name is not None]
     return {
         "format": FORMAT,
@@ -39,6 +42,7 @@ def metadata_of(classifier: PhotoClassifier) -> dict[str, str]:
         "temperature": repr(classifier.temperature),
         "network": " and ".join(networks),
         "head": design.head,
+        **({"lessons": _json(summary._asdict())} if summary.lessons else {}),
     }
 
 

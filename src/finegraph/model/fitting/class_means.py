@@ -188,7 +188,7 @@ def solve_effects(
     if int(seen.sum()) <= MAX_DENSE_LABELS:
         force = torch.linalg.solve(_covariance(matrices, strengths, diagonal), shown)
     else:
-        force = _conjugate_gradients(matrices, strengths, diagonal, shown)
+        force = conjugate_gradients(matrices, strengths, diagonal, shown)
     fine = torch.zeros_like(means)
     fine[seen] = own[seen, None] * force
     coarse = {name: strengths[name] * torch.sparse.mm(matrices[name].t(), force) for name in links.names}
@@ -323,9 +323,13 @@ def _used_columns(matrix: Tensor) -> Tensor:
     return dense.index_put_((row, place), matrix.values())
 
 
-def _conjugate_gradients(
-    matrices: dict[str, Tensor], kinds: dict[str, float], diagonal: Tensor, right: Tensor, tolerance: float = 1e-9
-) -> Tensor:
+def conjugate_gradients(
+    matrices: Mapping[str, Float[Tensor, "fine _"]],
+    kinds: Mapping[str, float],
+    diagonal: Float[Tensor, " fine"],
+    right: Float[Tensor, "fine feature"],
+    tolerance: float = 1e-9,
+) -> Float[Tensor, "fine feature"]:
     """V^-1 right, without V: a step costs a pass over the edges. Its diagonal is the preconditioner."""
     transposed = {kind: matrix.t().coalesce() for kind, matrix in matrices.items()}
 

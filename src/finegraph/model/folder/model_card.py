@@ -7,21 +7,28 @@ beside the card hold everything.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from finegraph.data.transforms import ViewSettings
+from finegraph.files.durable import write_over
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UnknownRule
-from finegraph.model.teaching.lesson import Lesson
+from finegraph.model.teaching.lesson import Lesson, TaughtSummary, summary_of
 from finegraph.nn.network import Network, NetworkDesign
 
 METRICS = ("metrics", "figures")
 """The entries of the facts with metrics; `figures` is the former name."""
 SETTINGS = "settings"
 """The entry of the facts with the settings of the training, which stand at the end of the card."""
+STRENGTHS, CALIBRATED_ON = "strengths", "calibrated_on"
+"""The entry of the facts with what the head was fitted with, and the one in it that says what the fit itself calibrated
+probabilities on."""
+_TAUGHT = "## What it was taught"
 _MAX_FINE = 40
 _MAX_LABELS = 8
 _MAX_KINDS = 60
@@ -61,15 +68,36 @@ def model_card(
         f"## What it recognises\n\n{_recognises(graph)}",
         f"## How to use it\n\n{_usage(graph)}",
         f"## How it was trained\n\n{_training(network.design, views, about)}",
-        *([f"## What it was taught\n\n{_taught(lessons)}"] if lessons else []),
         f"## Metrics\n\n{_metrics(about)}",
-        f"## How sure it is\n\n{_sureness(temperature, unknown)}",
+        f"## How sure it is\n\n{_sureness(temperature, unknown, about)}",
         "## Limits\n\n" + _LIMITS.format(unknown=_NO_RULE if unknown is None else _RULE),
     ]
     if about.get(SETTINGS):
         settings = about[SETTINGS]
         parts.append(f"## Settings\n\n{_table(settings if isinstance(settings, Mapping) else {SETTINGS: settings})}")
-    return "\n\n".join(parts) + "\n"
+    return with_lessons("\n\n".join(parts) + "\n", lessons)
+
+
+def with_lessons(card: str, lessons: Sequence[Lesson]) -> str:
+    """A card that says what the model was taught; all else in it, also what people added, stays."""
+    sections = re.split(r"(?m)^(?=## )", card)
+    kept = [section for section in sections if section.splitlines()[:1] != [_TAUGHT]]
+    summary = summary_of(lessons)
+    if summary.lessons:
+        place = next((place for place, section in enumerate(kept) if section.startswith("## Metrics")), len(kept))
+        kept.insert(place, f"{_TAUGHT}\n\n{_taught(summary)}\n\n")
+    return "".join(kept).rstrip("\n") + "\n"
+
+
+def update_card(path: Path, lessons: Sequence[Lesson]) -> None:
+    """Let the card of a model folder say what the model was taught.
+
+    Lessons do not depend on it: a card that is gone, or cannot be read or written, stays as it is.
+    """
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        card = path.read_text(encoding="utf-8")
+        if (text := with_lessons(card, lessons)) != card:
+            write_over(path, text.encode())
 
 
 def escape(text: str) -> str:
@@ -131,15 +159,11 @@ def _training(design: NetworkDesign, views: ViewSettings, about: Mapping[str, An
     return _table(facts)
 
 
-def _taught(lessons: Sequence[Lesson]) -> str:
-    holding = [lesson for lesson in lessons if not lesson.forgotten]
-    photos = sum(len(lesson.photos) for lesson in holding)
-    named = list(dict.fromkeys(lesson.label for lesson in holding))
-    new = list(dict.fromkeys(lesson.label for lesson in holding if lesson.parents is not None))
+def _taught(summary: TaughtSummary) -> str:
     lines = [
-        f"Since it was fitted, {_count(len(holding), 'lesson')} with {_count(photos, 'photo')} of "
-        f"{_count(len(named), 'label')}, when this card was written: {_names(named, _MAX_FINE)}.",
-        *([f"New among them: {_names(new, _MAX_FINE)}."] if new else []),
+        f"Since it was fitted, {_count(summary.lessons, 'lesson')} with {_count(summary.photos, 'photo')} of "
+        f"{_count(len(summary.labels), 'label')}, the last one at {summary.last}: {_names(summary.labels, _MAX_FINE)}.",
+        *([f"New among them: {_names(summary.new_labels, _MAX_FINE)}."] if summary.new_labels else []),
         "All lessons are in `lessons.jsonl`; `finegraph teach FOLDER --list` shows them. The metrics below are from "
         "before.",
     ]
@@ -157,12 +181,15 @@ def _metrics(about: Mapping[str, Any]) -> str:
     return _table({name: value for part in parts for name, value in part.items()})
 
 
-def _sureness(temperature: float, unknown: UnknownRule | None) -> str:
-    calibrated = (
-        "Probabilities are those of the training, not calibrated afterwards."
-        if temperature == 1.0
-        else f"Probabilities were calibrated on photos kept apart: all scores are divided by {temperature:.3g}."
-    )
+def _sureness(temperature: float, unknown: UnknownRule | None, about: Mapping[str, Any]) -> str:
+    strengths = about.get(STRENGTHS)
+    fitted = strengths.get(CALIBRATED_ON) if isinstance(strengths, Mapping) else None
+    if temperature != 1.0:
+        calibrated = f"Probabilities were calibrated on photos kept apart: all scores are divided by {temperature:.3g}."
+    elif fitted is not None:
+        calibrated = f"Probabilities were calibrated on {escape(str(fitted))}."
+    else:
+        calibrated = "Probabilities are those of the training, not calibrated afterwards."
     return f"{calibrated} {_on_unknown(unknown)}"
 
 

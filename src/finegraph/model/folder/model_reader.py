@@ -7,7 +7,7 @@
     graph.json               the label graph
     statistics.safetensors   of a head that was fitted in closed form: counts and sums that lessons add to
     lessons.jsonl, .json     what the model was taught since (teaching/lesson.py); they grow, the other files stay
-    README.md                a card for people; not read
+    README.md                a card for people; not read, but each lesson has it say what was taught
 
 Version 2 is version 1 with networks that are joined from several: the design names them, and their preprocessing stands
 below that of the whole. Models of one network are written as version 1, which older finegraphs read. Version 3 has
@@ -43,6 +43,7 @@ from finegraph.graph.graph_files import graph_from_json
 from finegraph.graph.kind_worth import KindWorth, kind_worth
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
+from finegraph.model.folder.model_card import update_card
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching.teaching import LOG, Teaching, taught_graph
 from finegraph.nn.backbones import Backbone
@@ -146,7 +147,14 @@ def _read_teaching(path: Path, config: Mapping[str, Any], network: Network) -> T
             raise InputError(f"expected {network.head.features} features, got {statistics.sums.shape[1]}")
     except (SafetensorError, InputError, ValueError, KeyError) as error:
         raise ModelFolderError(f"{path / STATISTICS}: {error}; {_AGAIN}") from error
-    return Teaching(path, network.graph, statistics, network.head, hashlib.sha256(data).hexdigest())
+    return Teaching(
+        path,
+        network.graph,
+        statistics,
+        network.head,
+        hashlib.sha256(data).hexdigest(),
+        on_change=lambda lessons: update_card(path / CARD, lessons),
+    )
 
 
 def empty_network(graph: LabelGraph, design: NetworkDesign) -> Network:

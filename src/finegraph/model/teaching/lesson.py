@@ -1,4 +1,4 @@
-"""A lesson: the fine label that some photos show, or a new fine label without photos; and how answers change by it.
+"""A lesson: the fine label that some photos show, or a new fine label without photos.
 
 A lesson keeps the features of a photo, the name of its file and a digest, never the photo. A lesson is forgotten by an
 entry of its own, so the log of lessons (files/sealed_log.py) tells who taught and took back what, and when.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
-from finegraph.inference import Answer
-from finegraph.nn import BipartiteHead, SoftmaxHead
 
 MAX_PHOTOS = 1000
 MAX_NAME = 200
@@ -43,12 +40,15 @@ class TaughtPhoto:
     Attributes:
         name: of its file, without the folder.
         sha256: of its content. Of several lessons on one photo the last counts.
-        features: its scaled features.
+        features: its scaled features, which class means learn from.
+        answered: the scaled features of the view that answers are given by; None if they are `features`, as of models
+            that were fitted to one view, or not known, as of lessons of former versions.
     """
 
     name: str
     sha256: str
     features: Float[NDArray[np.float32], " feature"]
+    answered: Float[NDArray[np.float32], " feature"] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ class Lesson:
         person: who taught it; may be empty.
         label: the fine label.
         parents: its coarse labels, if the model was fitted without this label; else None.
-        photos: what shows it; may be none.
+        photos: what shows it, each once; may be none.
         forgotten: whether it was taken back.
     """
 
@@ -84,6 +84,36 @@ class Lesson:
             "photos": [photo.name for photo in self.photos],
             "forgotten": self.forgotten,
         }
+
+
+class TaughtSummary(NamedTuple):
+    """What lessons come to, in a few facts.
+
+    Attributes:
+        lessons: how many hold.
+        photos: how many photos count, each once.
+        labels: the fine labels that they name.
+        new_labels: those of them that the model was fitted without.
+        last: when the last of them was taught, in UTC; empty if there is none.
+    """
+
+    lessons: int
+    photos: int
+    labels: tuple[str, ...]
+    new_labels: tuple[str, ...]
+    last: str
+
+
+def summary_of(lessons: Iterable[Lesson]) -> TaughtSummary:
+    """What the lessons that hold come to."""
+    holding = [lesson for lesson in lessons if not lesson.forgotten]
+    return TaughtSummary(
+        lessons=len(holding),
+        photos=len({photo.sha256 for lesson in holding for photo in lesson.photos}),
+        labels=tuple(dict.fromkeys(lesson.label for lesson in holding)),
+        new_labels=tuple(dict.fromkeys(lesson.label for lesson in holding if lesson.parents is not None)),
+        last=max((lesson.at for lesson in holding), default=""),
+    )
 
 
 def now() -> str:
@@ -145,11 +175,24 @@ def teach_entry(lesson: Lesson) -> dict[str, object]:
             {
                 "name": photo.name,
                 "sha256": photo.sha256,
-                "features": base64.b64encode(photo.features.astype("<f4").tobytes()).decode(),
+                "features": _text_of(photo.features),
+                **({} if photo.answered is None else {"answered": _text_of(photo.answered)}),
             }
             for photo in lesson.photos
         ],
     }
+
+
+def without_copies(photos: Iterable[TaughtPhoto]) -> tuple[TaughtPhoto, ...]:
+    """Photos, those with the same content once: so often they count."""
+    first: dict[str, TaughtPhoto] = {}
+    for photo in photos:
+        first.setdefault(photo.sha256, photo)
+    return tuple(first.values())
+
+
+def _text_of(features: Float[NDArray[np.float32], " feature"]) -> str:
+    return base64.b64encode(features.astype("<f4").tobytes()).decode()
 
 
 def forget_entry(lesson: str, person: str) -> dict[str, object]:
@@ -181,7 +224,7 @@ def _lesson(entry: Mapping[str, Any], size: int | None, forgotten: set[object]) 
             person=check_person(entry["person"]),
             label=check_name("label", entry["label"]),
             parents=entry["parents"],
-            photos=tuple(_photo(photo, size) for photo in entry["photos"]),
+            photos=without_copies(_photo(photo, size) for photo in entry["photos"]),
             forgotten=entry["id"] in forgotten,
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -189,70 +232,18 @@ def _lesson(entry: Mapping[str, Any], size: int | None, forgotten: set[object]) 
 
 
 def _photo(content: Mapping[str, Any], size: int | None) -> TaughtPhoto:
+    features = _features_of(content["features"], size)
+    answered = _features_of(content["answered"], len(features)) if "answered" in content else None
+    if _SHA256.fullmatch(content["sha256"]) is None:
+        raise ValueError("sha256: expected 64 hexadecimal digits")
+    return TaughtPhoto(str(content["name"]), content["sha256"], features, answered)
+
+
+def _features_of(text: str, size: int | None) -> Float[NDArray[np.float32], " feature"]:
     try:
-        features = np.frombuffer(base64.b64decode(content["features"], validate=True), dtype="<f4").astype(np.float32)
+        features = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").astype(np.float32)
     except binascii.Error as error:
         raise ValueError(f"features: {error}") from error
     if (size is not None and features.shape != (size,)) or not np.isfinite(features).all():
         raise ValueError(f"features: expected {size} finite numbers, got {len(features)} or others")
-    if _SHA256.fullmatch(content["sha256"]) is None:
-        raise ValueError("sha256: expected 64 hexadecimal digits")
-    return TaughtPhoto(str(content["name"]), content["sha256"], features)
-
-
-@dataclass(frozen=True)
-class AnswerChange:
-    """The answers to one photo.
-
-    Attributes:
-        photo: its name.
-        before: the most probable fine labels before the lesson.
-        after: the same after it.
-        label_before: how probable the label of the lesson was; 0 if it was not known.
-        label_after: how probable it is now; 0 if it is known no more.
-    """
-
-    photo: str
-    before: tuple[Answer, ...]
-    after: tuple[Answer, ...]
-    label_before: float
-    label_after: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The change as JSON data."""
-        return {
-            **asdict(self),
-            "before": [answer._asdict() for answer in self.before],
-            "after": [answer._asdict() for answer in self.after],
-        }
-
-
-def answer_changes(
-    lesson: Lesson,
-    before: BipartiteHead | SoftmaxHead,
-    after: BipartiteHead | SoftmaxHead,
-    temperature: float,
-    top: int = 5,
-) -> list[AnswerChange]:
-    """How the answers to the photos of a lesson change.
-
-    Args:
-        lesson: what was taught, or taken back.
-        before: the head without it.
-        after: the head now.
-        temperature: of the classifier.
-        top: how many labels to list.
-    """
-    if not lesson.photos:
-        return []
-    features = torch.from_numpy(np.stack([photo.features for photo in lesson.photos]))
-    sides = []
-    for head in (before, after):
-        with torch.no_grad():
-            posterior = head(features.to(head.fine.weight)).tempered(temperature)
-        known = lesson.label in head.graph.fine
-        label_probs = posterior.log_probs()[:, head.graph.fine_index(lesson.label)].exp().tolist() if known else None
-        sides.append((posterior.top(min(top, len(head.graph))), label_probs or [0.0] * len(lesson.photos)))
-    (old, old_own), (new, new_own) = sides
-    rows = zip(lesson.photos, old, new, old_own, new_own, strict=True)
-    return [AnswerChange(photo.name, tuple(one), tuple(two), was, now) for photo, one, two, was, now in rows]
+    return features

@@ -42,16 +42,30 @@ def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo], views: int =
         PhotoFileError: a photo that cannot be read.
     """
     items = photo_inputs(photos, None)
+    if not items:
+        return []
     seen = [_features(pipeline, items)]
-    if views > 1 and items:
+    if views > 1:
         frames = [_frame(item) for item in items]
         for view in range(2, views + 1):
             parts = [item._replace(box=part_of(frame, view)) for item, frame in zip(items, frames, strict=True)]
             seen.append(_features(pipeline, parts))
-    rows = scaled_features(pipeline.network, mean_view(seen)) if items else ()
-    return [
-        TaughtPhoto(photo_name(item.name), photo_digest(item.photo), row) for item, row in zip(items, rows, strict=True)
-    ]
+    names = [(photo_name(item.name), photo_digest(item.photo)) for item in items]
+    return [TaughtPhoto(*name, *rows) for name, rows in zip(names, kept_features(pipeline.network, seen), strict=True)]
+
+
+def kept_features(
+    network: Network, views: Sequence[Float[torch.Tensor, "batch feature"]]
+) -> list[tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"] | None]]:
+    """What is kept of each photo: the features that class means learn from, and those that answers are given by.
+
+    Args:
+        network: with a scaling.
+        views: the features of the views of photos, first those of the view that answers are given by.
+    """
+    learnt = scaled_features(network, _mean_view(views))
+    answered = scaled_features(network, views[0]) if len(views) > 1 else [None] * len(learnt)
+    return list(zip(learnt, answered, strict=True))
 
 
 def _features(pipeline: PhotoPipeline, items: Sequence[PhotoInput]) -> Float[torch.Tensor, "batch feature"]:
@@ -60,7 +74,7 @@ def _features(pipeline: PhotoPipeline, items: Sequence[PhotoInput]) -> Float[tor
     return torch.cat(batches) if batches else torch.zeros(0, pipeline.network.head.features)
 
 
-def mean_view(views: Sequence[Float[torch.Tensor, "batch feature"]]) -> Float[torch.Tensor, "batch feature"]:
+def _mean_view(views: Sequence[Float[torch.Tensor, "batch feature"]]) -> Float[torch.Tensor, "batch feature"]:
     """The features of photos from those of their views."""
     total = views[0]
     for view in views[1:]:

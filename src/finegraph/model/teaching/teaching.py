@@ -13,18 +13,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from finegraph.errors import FinegraphError, GraphError, InputError, LessonError
+from finegraph.errors import FinegraphError, GraphError, InputError, LessonError, UnknownNameError, near_matches
 from finegraph.files.durable import reason_of
 from finegraph.files.sealed_json import unseal
 from finegraph.files.sealed_log import SealedLog
 from finegraph.graph import LabelGraph
-from finegraph.graph.names import fold
 from finegraph.graph.new_labels import rows_by_kind
 from finegraph.graph.number_cells import number_cell
 from finegraph.model.fitting.class_means import Links
@@ -38,6 +37,7 @@ from finegraph.model.teaching.lesson import (
     lessons_of,
     now,
     teach_entry,
+    without_copies,
 )
 from finegraph.model.teaching.solved_effects import SolvedEffects
 from finegraph.nn import BipartiteHead, SoftmaxHead
@@ -76,6 +76,8 @@ class Teaching:
         statistics: ClassStatistics,
         head: BipartiteHead | SoftmaxHead,
         owner: str,
+        *,
+        on_change: Callable[[Sequence[Lesson]], None] | None = None,
     ) -> None:
         """Read the lessons of a model folder.
 
@@ -85,11 +87,12 @@ class Teaching:
             statistics: of that fit.
             head: the fitted head.
             owner: a digest of the statistics.
+            on_change: called with all lessons after one was kept or taken back here, before others can write.
 
         Raises:
             LessonError: they are damaged or cannot be read.
         """
-        self._folder, self._log = folder, SealedLog(folder, LOG, owner)
+        self._folder, self._log, self._on_change = folder, SealedLog(folder, LOG, owner), on_change
         self._fitted_graph, self._fitted, self._fitted_head = graph, statistics, head
         self.graph, self.head, self.revision = graph, head, ""
         self.lessons: tuple[Lesson, ...] = ()
@@ -151,40 +154,41 @@ class Teaching:
         """
         with _kept(self._folder), self._log.writing():
             self._update()
+            photos = without_copies(photos)
             known = next((item for item in self.lessons if item.id == lesson_id), None)
             if known is not None:
                 if known.label != label or [item.sha256 for item in known.photos] != [item.sha256 for item in photos]:
                     raise InputError(f"lesson id {lesson_id!r}: it is that of another lesson, on {known.label!r}")
                 return known
             row = self.check(label, parents, with_photos=bool(photos))
-            lesson = Lesson(id=lesson_id, at=now(), person=person, label=label, parents=row, photos=tuple(photos))
-            self._log.append(teach_entry(lesson))
-            self._update()
+            lesson = Lesson(id=lesson_id, at=now(), person=person, label=label, parents=row, photos=photos)
+            self._append(teach_entry(lesson))
             return lesson
 
     def forget(self, lesson_id: str, *, person: str) -> Lesson:
         """Take a lesson back; one that was taken back already stays so.
 
         Raises:
-            InputError: there is no such lesson.
+            UnknownNameError: there is no such lesson.
             LessonError: it cannot be written down; nothing has changed.
         """
         with _kept(self._folder), self._log.writing():
             self._update()
             known = next((lesson for lesson in self.lessons if lesson.id == lesson_id), None)
             if known is None:
-                raise InputError(f"lesson {lesson_id[:100]!r}: there is none of this id")
+                near = near_matches(lesson_id[:100], [lesson.id for lesson in self.lessons])
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+                raise UnknownNameError(f"lesson {lesson_id[:100]!r}: there is none of this id{hint}")
             if not known.forgotten:
-                self._log.append(forget_entry(lesson_id, person))
-                self._update()
+                self._append(forget_entry(lesson_id, person))
             return replace(known, forgotten=True)
 
     def check(self, label: str, parents: Mapping[str, object] | None, *, with_photos: bool) -> Row | None:
         """The row of a label that a lesson may name; None for one that the model was fitted with.
 
         Raises:
-            InputError: the label is new and nothing is said of its parents, or known and other parents are given, or
-                there is nothing to learn.
+            UnknownNameError: the label is new and nothing is said of its parents.
+            InputError: it is known and other parents are given, or there is nothing to learn.
             GraphError: the parents cannot be meant.
         """
         check_name("label", label)
@@ -214,12 +218,21 @@ class Teaching:
                 raise InputError(f"label {label!r}: the model knows it already; give photos of it")
             return None if label in self._fitted_graph.fine else known_row
         if parents is None:
-            twin = next((known for known in self.graph.fine if fold(known) == fold(label)), None)
-            hint = f"did you mean {twin!r}?" if twin else "to add it, say which coarse labels it has"
-            raise InputError(f"label {label!r}: the model does not know it; {hint}")
+            near = " or ".join(repr(name) for name in near_matches(label, self.graph.fine))
+            hint = f"did you mean {near}? To" if near else "to"
+            raise UnknownNameError(
+                f"label {label!r}: the model does not know it; {hint} add it, say which coarse labels it has"
+            )
         return _row(self.graph.with_fine({label: parents}), label)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _append(self, entry: Mapping[str, object]) -> None:
+        """Keep an entry and follow it."""
+        self._log.append(entry)
+        self._update()
+        if self._on_change is not None:
+            self._on_change(self.lessons)
 
     def _update(self) -> None:
         """Update graph and head from the log."""

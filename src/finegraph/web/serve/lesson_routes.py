@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 
 from finegraph.errors import PhotoFileError
 from finegraph.model.teaching.lesson import MAX_NAME, MAX_PERSON, TaughtPhoto, check_id, check_person
-from finegraph.model.teaching.taught_photos import mean_view, photo_name, scaled_features
+from finegraph.model.teaching.taught_photos import kept_features, photo_name
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
@@ -35,7 +35,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "type": "array",
         "items": {"type": "string"},
         "description": "A coarse label of a new label, as kind=label; the same kind again means one of these, and of a "
-        "group of kinds all of these.",
+        "group of kinds all of these. Of a number its value: price=12.5, price=12.5 +- 1.5 or price=10..15.",
     },
     "new": {
         "type": "boolean",
@@ -119,9 +119,9 @@ async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
         assert outcome.scores.feature is not None
         assert model.model.statistics is not None
         views = [outcome.scores.feature, *await _other_views(state, photo, model, model.model.statistics.views)]
-        feature = mean_view([torch.from_numpy(view)[None] for view in views]).to(model.model.device)
+        rows = [torch.from_numpy(view)[None].to(model.model.device) for view in views]
         digest = hashlib.sha256(photo.content).hexdigest()
-        taught.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
+        taught.append(TaughtPhoto(photo_name(photo.name), digest, *kept_features(model.model.network, rows)[0]))
     return taught
 
 

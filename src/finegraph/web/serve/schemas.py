@@ -224,6 +224,15 @@ class LessonBody(BaseModel):
     forgotten: bool
 
 
+class LabelChangeBody(BaseModel):
+    """How probable a fine label was and is for a photo."""
+
+    label: str
+    before: Probability = Field(description="How probable it was; 0 if it was not known.")
+    after: Probability
+    shares: dict[str, str] = Field(description="By kind, a coarse label that it has in common with the taught one.")
+
+
 class ChangeBody(BaseModel):
     """How the answer to a photo of a lesson changed."""
 
@@ -232,6 +241,9 @@ class ChangeBody(BaseModel):
     after: list[AnswerBody]
     label_before: Probability = Field(description="How probable the label of the lesson was; 0 if it was not known.")
     label_after: Probability
+    relatives: list[LabelChangeBody] = Field(
+        description="Other labels of the photo, and siblings of the label in the graph, the most changed first."
+    )
 
 
 class TaughtBody(BaseModel):
@@ -241,6 +253,7 @@ class TaughtBody(BaseModel):
     lesson: LessonBody
     new_labels: dict[str, list[str]] = Field(description="By kind, or `fine`: the labels that came with it.")
     changes: list[ChangeBody]
+    repeated: bool = Field(description="Whether it had been taught, or taken back, before: nothing changed now.")
 
 
 class LessonsBody(BaseModel):

@@ -27,7 +27,7 @@ from finegraph.web.serve.photo_files import PhotoFiles, SamplePhotos, Thumbnails
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.web.serve.serve_settings import ServeSettings
 from finegraph.web.serve.uploads import Photo
-from finegraph.workflows.teach import TeachResult, taught
+from finegraph.workflows.teach import ModelState, TeachResult, taught
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32)
@@ -159,10 +159,10 @@ class ServerState:
     def _apply_lesson(self, change: Callable[[PhotoClassifier], Lesson]) -> TeachResult:
         """Replace the model by a changed copy, and report how its answers change."""
         model = copy.copy(self.model.model)
-        before, graph = model.network.head, model.graph
+        before = ModelState.of(model)
         lesson = change(model)
         self.model = self.model.with_lessons(model)
-        return taught(model, lesson, before, graph)
+        return taught(model, lesson, before)
 
     async def reload(self) -> bool:
         """Load the model again from its folder; if that fails, the old one stays.

@@ -176,11 +176,12 @@ def gather_details(
 
 
 def _variances(classifier: PhotoClassifier) -> dict[str, Any]:
-    """By how much class means differ along each kind, and by themselves; nothing of heads that have no class means."""
+    """By how much class means differ along each kind and number, and by themselves; nothing of heads without them."""
     if classifier.statistics is None:
         return {}
     variances = classifier.statistics.variances
-    return {"variances": {"kinds": dict(variances.kinds), "own": variances.own}}
+    numbers = {"numbers": dict(variances.numbers)} if variances.numbers else {}
+    return {"variances": {"kinds": dict(variances.kinds), "own": variances.own, **numbers}}
 
 
 def write_details(folder: Path, details: FoundDetails, graph: LabelGraph) -> None:

@@ -28,6 +28,7 @@ from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, 
 from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.folder.model_card import CALIBRATED_ON
 from finegraph.model.structure.latent_cells import LatentCells, fit_with_cells
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
@@ -364,6 +365,13 @@ def _prototypes(
     )
 
 
+_HELD_OUT = {
+    "within": "training photos that were held out while fitting",
+    "total": "whole classes that were held out while fitting, as each has one photo, so only roughly",
+}
+"""What the sharpness of class means was chosen by, by the covariance of the fit."""
+
+
 def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> FittedHead:
     """Put class means and their scaling into the network."""
     network.put_head(fit.head, fit.scaling)
@@ -375,6 +383,7 @@ def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> Fit
         # Whole classes that were held out, where each has one photo, say less than photos do.
         "held_out": fit.held_out if fit.covariance == "within" else 0,
         "validated": fit.strengths.validated,
+        **({CALIBRATED_ON: _HELD_OUT[fit.covariance]} if fit.held_out else {}),
     }
     fine, _ = training_targets(train.samples, network.graph)
     views = 1 if train.views is None else train.views.shape[1]

@@ -32,7 +32,7 @@ async function ask(path, options, onBusy, more) {
 
 function form(photo, fields) {
   const body = new FormData();
-  body.append("photo", photo, photo.name || "photo");
+  if (photo) body.append("photo", photo, photo.name || "photo");
   for (const [name, values] of Object.entries(fields)) {
     for (const value of [values].flat()) body.append(name, value);
   }
@@ -66,7 +66,7 @@ export async function predictGiven(scores, given, risk, signal) {
   return (await ask("/v1/given", { method: "POST", body, headers, signal })).prediction;
 }
 
-/** Teach the label of a photo; a lesson that is sent twice with the same `id` counts once. */
+/** Teach the label of a photo, or a new label without one; a lesson that is sent twice with the same `id` counts once. */
 export function teach(photo, fields) {
   return ask("/v1/lessons", { method: "POST", body: form(photo, fields) });
 }

@@ -249,7 +249,7 @@ function nextToLabel(entry) {
 
 /** After a lesson was added or removed: request all answers again, that of the selected photo first. */
 function onTaught(result) {
-  if (result && current?.sample) {
+  if (result?.lesson.photos.length && current?.sample) {
     if (result.lesson.forgotten) labelled.delete(current.sample);
     else labelled.set(current.sample, result.lesson.id);
     markSamples(current.sample, (sample) => labelled.has(sample));

@@ -8,12 +8,13 @@ import { percent } from "./probabilities.js";
 import { deleteLesson, explain, findLabels, getLessons, teach } from "./serve_api.js";
 
 const MAX_LESSONS = 8; // in the list of lessons
-const MAX_CHANGES = 3; // labels in the table of changes, beside that of the lesson
+const MAX_CHANGES = 4; // relatives in the table of changes
 const PERSON = "finegraph person"; // a key of localStorage
-let form = null; // the open form, {id, label, isNew, fields}, or null; the id stays until the lesson is stored
+let form = null; // the open form, {id, label, isNew, withPhoto, fields}, or null; the id stays until the lesson is stored
 let lastLesson = null; // the response to the last lesson on this photo
 let problem = "";
 let count = 0;
+let named = null; // the person's name, where the browser keeps nothing
 
 /** Start over, for another photo. */
 export function resetTeaching() {
@@ -26,12 +27,19 @@ const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) =
 
 /** The name of the person, kept in the browser if it allows that. */
 function person(name) {
+  named = name ?? named;
   try {
     if (name !== undefined) localStorage.setItem(PERSON, name);
-    return localStorage.getItem(PERSON) ?? "";
+    return localStorage.getItem(PERSON) ?? named ?? "";
   } catch {
-    return name ?? "";
+    return named ?? "";
   }
+}
+
+/** The field for the name, which every lesson is recorded with. */
+function nameField() {
+  const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
+  return el("label", { className: "field" }, "Your name, if you like", name);
 }
 
 /**
@@ -63,7 +71,7 @@ async function send(entry, fields, onTaught, redraw) {
   problem = "";
   byId("teach").setAttribute("aria-busy", "true");
   try {
-    lastLesson = await teach(entry.file, { ...fields, person: person() });
+    lastLesson = await teach(form?.withPhoto === false ? null : entry.file, { ...fields, person: person() });
     form = null;
     onTaught(lastLesson);
   } catch (error) {
@@ -76,7 +84,7 @@ async function send(entry, fields, onTaught, redraw) {
 function closed(entry, prediction, onTaught, redraw, next) {
   const label = prediction.top[0]?.label;
   const open = () => {
-    form = { id: newId(), label: "", isNew: false, fields: {} };
+    form = { id: newId(), label: "", isNew: false, withPhoto: true, fields: {} };
     redraw();
     byId("teach").querySelector("input")?.focus();
   };
@@ -91,6 +99,7 @@ function closed(entry, prediction, onTaught, redraw, next) {
       button("open", "No, this is …", open),
       ...(next ? [button("skip", "Skip", next.go, "quiet")] : []),
     ),
+    nameField(),
     lessons(onTaught, redraw),
   ];
 }
@@ -108,7 +117,6 @@ function opened(model, entry, prediction, onTaught, redraw) {
     const fields = { label: form.label.trim(), id: form.id, ...(form.isNew ? { new: "true", parent: parents() } : {}) };
     send(entry, fields, onTaught, redraw);
   };
-  const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
   const parts = form.isNew ? newLabel(model, redraw) : knownLabel(prediction, redraw);
   return [
     el("h2", { textContent: form.isNew ? "A new label" : "What is it?" }),
@@ -116,7 +124,7 @@ function opened(model, entry, prediction, onTaught, redraw) {
       "form",
       { onsubmit: submit },
       ...parts,
-      el("label", { className: "field" }, "Your name, if you like", name),
+      nameField(),
       el("div", { className: "answers" }, el("button", { type: "submit", "data-key": "send", className: "primary", textContent: "Teach it" }), button("cancel", "Cancel", close)),
     ),
     el("p", { className: "small", textContent: "The photo itself is not stored; only its features, file name and your name are stored with the model." }),
@@ -146,10 +154,10 @@ function knownLabel(prediction, redraw) {
 
 function newLabel(model, redraw) {
   const known = () => {
-    form.isNew = false;
-    form.label = "";
+    Object.assign(form, { isNew: false, label: "", withPhoto: true });
     redraw();
   };
+  const shows = el("input", { type: "checkbox", "data-key": "with photo", checked: form.withPhoto, onchange: () => { form.withPhoto = shows.checked; } });
   const name = el("input", { type: "text", "data-key": "label", required: true, maxLength: 200, value: form.label, oninput: () => { form.label = name.value; } });
   const groups = new Map();
   for (const kind of model.kinds) {
@@ -159,8 +167,10 @@ function newLabel(model, redraw) {
   }
   return [
     el("label", { className: "field" }, "Its name", name),
+    el("label", { className: "check" }, shows, "This photo shows it"),
     el("p", { className: "small", textContent: "Fill in what you know and leave the rest empty. New names are allowed." }),
     ...[...groups].map(([group, kinds]) => (kinds[0].group === null ? (kinds[0].binary ? yesOrNo(group) : oneLabel(group)) : allOf(group, kinds))),
+    ...model.numbers.map(oneValue),
     button("known", "It is in the list after all", known, "quiet"),
   ];
 }
@@ -183,6 +193,13 @@ function oneLabel(kind) {
     if (found) list.replaceChildren(...found.labels.map((label) => el("option", { value: label })));
   }
   return el("label", { className: "field" }, kind, input, list);
+}
+
+/** A number: a value, a value with its spread, or a range. */
+function oneValue({ name, unit }) {
+  const change = () => { form.fields[name] = input.value.trim() ? [input.value.trim()] : []; };
+  const input = el("input", { type: "text", "data-key": `number ${name}`, maxLength: 60, autocomplete: "off", placeholder: "12.5, or 12.5 +- 1.5, or 10..15", value: form.fields[name]?.[0] ?? "", oninput: change });
+  return el("label", { className: "field" }, unit ? `${name} in ${unit}` : name, input);
 }
 
 function yesOrNo(kind) {
@@ -228,11 +245,11 @@ function outcome(onTaught, redraw, next) {
     redraw();
   };
   const [change] = changes;
-  const named = Object.entries(newLabels).flatMap(([kind, labels]) => labels.map((label) => (kind === "fine" ? label : `${kind} ${label}`)));
+  const added = Object.entries(newLabels).flatMap(([kind, labels]) => labels.map((label) => (kind === "fine" ? label : `${kind} ${label}`)));
   return [
     el("h2", { textContent: lesson.forgotten ? "Removed" : "Learned" }),
-    el("p", { className: "ask", role: "status" }, lesson.forgotten ? "Removed: " : "This is ", el("b", { textContent: lesson.label }), "."),
-    named.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${named.join(", ")}` }) : null,
+    el("p", { className: "ask", role: "status" }, lesson.forgotten ? "Removed: " : lesson.photos.length ? "This is " : "Without a photo: ", el("b", { textContent: lesson.label }), "."),
+    added.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${added.join(", ")}` }) : null,
     el(
       "div",
       { className: "answers" },
@@ -245,20 +262,19 @@ function outcome(onTaught, redraw, next) {
   ].filter(Boolean);
 }
 
-/** A table of the probabilities before and after the lesson, its label first. */
+/** A table of the probabilities before and after the lesson: its label, then its relatives, the most changed first. */
 function comparison(lesson, change) {
-  const of = (side, label) => side.find((one) => one.label === label)?.probability;
-  const others = [...change.after, ...change.before].map(({ label }) => label).filter((label) => label !== lesson.label);
+  const same = (shares) => (Object.keys(shares).length ? `the same ${Object.keys(shares).join(", ")}` : "");
   const rows = [
-    [lesson.label, change.label_before, change.label_after],
-    ...[...new Set(others)].slice(0, MAX_CHANGES).map((label) => [label, of(change.before, label) ?? 0, of(change.after, label) ?? 0]),
+    [lesson.label, change.label_before, change.label_after, ""],
+    ...change.relatives.slice(0, MAX_CHANGES).map(({ label, before, after, shares }) => [label, before, after, same(shares)]),
   ];
   const cell = (share, className) => el("td", {}, el("span", { className: "value", textContent: percent(share) }), el("span", { className: `bar ${className}`, style: { "--share": share }, "aria-hidden": "true" }));
   return el(
     "table",
     { className: "changes" },
     el("thead", {}, el("tr", {}, el("th", { textContent: "label" }), el("th", { textContent: "before" }), el("th", { textContent: "now" }))),
-    el("tbody", {}, ...rows.map(([label, was, now]) => el("tr", {}, el("th", { scope: "row", textContent: label, title: label }), cell(was, "was"), cell(now, "now")))),
+    el("tbody", {}, ...rows.map(([label, was, now, words]) => el("tr", {}, el("th", { scope: "row", title: label }, label, words ? el("span", { className: "small", textContent: words }) : null), cell(was, "was"), cell(now, "now")))),
   );
 }
 
