@@ -154,22 +154,39 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_answers_equal_one_head(size):
+@pytest.mark.parametrize(
+    ("scale", "dtype", "tolerance"),
+    [
+        (1.0, torch.float64, 1e-12),
+        (300.0, torch.float64, 1e-9),
+        (1.0, torch.float32, 1e-5),
+        (300.0, torch.float32, 3e-3),
+    ],
+    ids=["plain", "underflow", "float32", "float32-underflow"],
+)
+def test_answers_equal_one_head(size, scale, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(label_rows, "_MIN_ROWS", 7)  # so that there are several chunks
+    monkeypatch.setattr(label_rows, "_CHUNK", 7)
+    lowest = 0.0
     for graph in graphs():
-        head, features = whole_head(graph), torch.randn(3, FEATURES, dtype=torch.float64)
+        head = whole_head(graph, scale).to(dtype)
+        features = torch.randn(3, FEATURES, dtype=dtype, generator=torch.Generator().manual_seed(0))
         posterior = head(features)
 
-        def work(rank, exchange, graph=graph, head=head, features=features):
-            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
+        def work(rank, exchange, graph=graph, head=head, features=features, dtype=dtype):
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).to(dtype)
             part.take(head)
-            return part.top(features, 4), {kind: part.kind_log_probs(features, kind) for kind in graph.kinds}
+            return part.top(features, 4), part.all_kind_log_probs(features, graph.kinds)
 
-        expected = posterior.log_probs().topk(min(4, len(graph)), dim=1)
+        expected = posterior.log_probs().double().topk(min(4, len(graph)), dim=1)
         for best, kinds in together(size, work):
             assert torch.equal(best.label, expected.indices)
-            assert torch.allclose(best.log_prob, expected.values, atol=1e-12)
+            assert torch.allclose(best.log_prob, expected.values, rtol=0, atol=tolerance)
             for kind, log_probs in kinds.items():
-                assert torch.allclose(log_probs.exp(), posterior.probs(kind), atol=1e-12), kind
+                one = posterior.log_probs(kind).double()
+                assert torch.allclose(log_probs, one, rtol=0, atol=tolerance), kind
+                lowest = min(lowest, log_probs[log_probs.isfinite()].min().item())
+    assert scale == 1.0 or lowest < -800  # where exponentials of float32 and of float64 are 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
