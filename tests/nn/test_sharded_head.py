@@ -153,6 +153,30 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
                     assert torch.allclose(got, expected, atol=1e-10 * scale), (name, one)
 
 
+@pytest.mark.parametrize("fine", [40, 300])
+def test_copies_of_rows_stay_alike_to_the_bit(fine):
+    graph = plain_graph(fine)
+    head, features = whole_head(graph).float(), torch.randn(37, FEATURES)
+    target = torch.arange(37) % fine
+
+    def work(rank, exchange):
+        part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=3)
+        part.take(head)
+        mine = features.clone().requires_grad_()
+        loss = part.loss(mine, target, reduction="sum") + 0.1 * part.smoothing(mine, target).sum() + part.prior()
+        loss.backward()
+        return loss.detach(), mine.grad, [parameter.grad for parameter in part.coarse.parameters()], part
+
+    loss, gradient, rows, part = (found := together(3, work))[0]
+    assert {len(one.coarse.weight) for *_, one in found} != {len(part.coarse.weight)}  # not all of them are copies
+    for other_loss, other_gradient, other_rows, other in found[1:]:
+        assert torch.equal(other_loss, loss)
+        assert torch.equal(other_gradient, gradient)
+        for one, two in zip(rows, other_rows, strict=True):
+            for own, theirs in zip(part._shared, other._shared, strict=True):
+                assert torch.equal(one[own], two[theirs])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("scale", "dtype", "tolerance"),

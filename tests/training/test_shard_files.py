@@ -43,6 +43,10 @@ class Threads(Ranks):
         self.meeting.wait()
 
 
+SMALL = fg.LabelGraph.from_parents([f"fine {i}" for i in range(4)], {"small": np.arange(4) % 2})
+"""Of its coarse labels all processes have copies, which the first one writes."""
+
+
 def load(folder, rank=0, size=1, graph=GRAPH):
     """The checkpoints as one of so many processes sees them."""
     return ShardFolder(folder, graph, label_shard(graph, rank, size), Ranks(rank, size))
@@ -87,6 +91,24 @@ def test_any_number_of_processes_goes_on(tmp_path, written, read):
         assert torch.equal(found.coarse["bias"], COARSE[shard.coarse(GRAPH)])
         assert torch.equal(found.whole["network"], torch.eye(2))
         assert (found.whole["one"].item(), found.whole["none"].shape) == (3.0, (0, 2))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_copies_are_written_once(tmp_path, size):
+    meeting, table = threading.Barrier(size, timeout=20), [None] * size
+
+    def run(rank):
+        shard = label_shard(SMALL, rank, size)
+        coarse = {"bias": torch.arange(2.0) + 10 * rank}
+        folder = ShardFolder(tmp_path, SMALL, shard, Threads(rank, size, meeting, table))
+        folder.save(1, {"weight": torch.from_numpy(shard.fine)}, coarse)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    found = load(tmp_path, graph=SMALL).last()
+    assert found.fine["weight"].tolist() == [0, 1, 2, 3]
+    assert found.coarse["bias"].tolist() == [0, 1]
 
 
 def test_the_newest_whole_one_counts_and_older_ones_go(tmp_path):

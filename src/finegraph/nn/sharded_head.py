@@ -370,8 +370,9 @@ class ShardedHead(nn.Module):
         self.exchange.sum([sums.total])
 
     def _coarse_scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch coarse"]:
-        rows: Tensor = _CoarseRows.apply(features.to(self.coarse.weight.dtype), self.coarse.weight, self)  # type: ignore[no-untyped-call]
-        return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
+        weight, bias = self.coarse.weight, self.coarse.bias
+        rows: Tensor = _CoarseRows.apply(features.to(weight.dtype), weight, bias, self)  # type: ignore[no-untyped-call]
+        return rows.t()
 
     def _own_targets(self, targets: Targets) -> Targets:
         """The targets as indices into the labels of this process; -1 for labels of other processes."""
@@ -463,18 +464,27 @@ class _CoarseRows(torch.autograd.Function):
     """Coarse scores with labels as rows.
 
     The gradient of the features through rows of one process is summed over processes. The gradient through copies is
-    already the same in all processes, since the gradients of their scores are.
+    already the same in all processes, since the gradients of their scores are. Rows of copies are multiplied apart from
+    the others, whose number differs between processes: so copies stay alike to the bit.
     """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, head: ShardedHead) -> Tensor:
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, head: ShardedHead) -> Tensor:
         ctx.head = head
         ctx.save_for_backward(features, weight)
-        return weight @ features.t()
+        rows = weight @ features.t()
+        return rows if bias is None else rows.add_(bias.unsqueeze(1))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (features, weight), head, feature_grad = ctx.saved_tensors, ctx.head, None
+        weight_grad = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        bias_grad = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
+        for columns in (*head._local, *head._shared):
+            if weight_grad is not None:
+                torch.mm(grads[0][columns].contiguous(), features, out=weight_grad[columns])
+            if bias_grad is not None:
+                bias_grad[columns] = grads[0][columns].contiguous().sum(dim=1)
         if ctx.needs_input_grad[0]:
             feature_grad = torch.zeros_like(features)
             for columns in head._local:
@@ -482,7 +492,7 @@ class _CoarseRows(torch.autograd.Function):
             head.exchange.sum([feature_grad])
             for columns in head._shared:
                 feature_grad.addmm_(grads[0][columns].t(), weight[columns])
-        return feature_grad, grads[0] @ features if ctx.needs_input_grad[1] else None, None
+        return feature_grad, weight_grad, bias_grad, None
 
 
 class _SharedPrior(torch.autograd.Function):

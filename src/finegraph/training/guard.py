@@ -76,7 +76,10 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
     kept = {name: buffer.clone() for name, buffer in network.named_buffers()}
     try:
         with torch.no_grad():
-            network.forward_with_auxiliary(pixels)
+            if network.shared_head is None:
+                network.forward_with_auxiliary(pixels)
+            else:  # scores would need all processes
+                network.scaled_features(pixels)
     finally:
         for hook in hooks:
             hook.remove()
@@ -114,7 +117,9 @@ def check_answers(
     network.eval()
     try:
         with torch.no_grad():
-            finite = bool(network(pixels).fine_scores.isfinite().all())
+            shared = network.shared_head is not None  # scores would need all processes
+            answer = network.scaled_features(pixels) if shared else network(pixels).fine_scores
+            finite = bool(answer.isfinite().all())
         if not finite:
             raise non_finite(step, "the answer", first_bad_layer(network, pixels), photos)
     finally:
