@@ -47,13 +47,16 @@ def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
         torch.testing.assert_close(two.network.state_dict()[name], tensor, rtol=1e-7, atol=1e-9, msg=name)
 
 
-@pytest.mark.parametrize("stop", [1, 4, 7])  # 5 steps in an epoch; a signal after one is heard in the next
-def test_a_run_that_was_stopped_goes_on_exactly(manifest, tmp_path, stop):
-    tiny.tune(manifest, tmp_path / "unbroken", shard_labels=True)
-    tuned = tiny.tune(manifest, tmp_path / "run", watcher=tiny.asks_at(stop), shard_labels=True)
+@pytest.mark.parametrize(
+    ("stop", "optimizer"), [(1, "adamw"), (4, "sgd"), (7, "sgd")]
+)  # 5 steps in an epoch; a signal after one is heard in the next
+def test_a_run_that_was_stopped_goes_on_exactly(manifest, tmp_path, stop, optimizer):
+    settings = {"shard_labels": True, "optimizer": optimizer}
+    tiny.tune(manifest, tmp_path / "unbroken", **settings)
+    tuned = tiny.tune(manifest, tmp_path / "run", watcher=tiny.asks_at(stop), **settings)
     assert tuned.metrics is None
     assert shards(tmp_path / "run", manifest).last().step == stop + 1
-    assert tiny.tune(manifest, tmp_path / "run", resume=True, shard_labels=True).metrics is not None
+    assert tiny.tune(manifest, tmp_path / "run", resume=True, **settings).metrics is not None
     found, expected = (shards(tmp_path / name, manifest) for name in ("run", "unbroken"))
     for one, two in ((found.last(), expected.last()), (found.best(), expected.best())):
         assert one.step == two.step

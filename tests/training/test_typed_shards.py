@@ -17,6 +17,8 @@ import tiny
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from test_distributed import finish as finish_job
+from test_distributed import start as start_job
 from test_typed_ranks import command
 
 import finegraph as fg
@@ -186,6 +188,30 @@ def test_another_number_of_processes_goes_on(photos, runs, killed, tmp_path):
     shutil.copytree(killed, path)
     result = trained(3, photos, "train", "--run-folder", path, "--resume", "--no-report", "--json")
     assert_alike((path, result), runs("short", 1, *SHORT), 1e-9)
+
+
+def test_faults_of_one_process_reach_all(photos, tmp_path):
+    bad = tmp_path / "bad"
+    shutil.copytree(photos.parent, bad)
+    for name in ("0-0", "3-0", "3-1", "5-2"):
+        (bad / f"{name}.png").write_bytes(b"no photo")
+    usual = {"shard_labels": True, "epochs": 2, "batch_size": 3, "fixed_statistics": True, "checkpoint_minutes": 0.0}
+    runs = [
+        {"manifest": str(photos), "path": str(tmp_path / "nan"), "settings": usual, "poison_at": 4},
+        {
+            "manifest": str(bad / "images.csv"),
+            "path": str(tmp_path / "skip"),
+            "settings": {**usual, "on_bad_file": "skip"},
+        },
+    ]
+    process = start_job(tmp_path, runs)
+    text = finish_job(process)
+    assert process.returncode == 0, text
+    nan, skip = json.loads((tmp_path / "out.json").read_text())
+    assert all("step 4: the loss became NaN or infinite, first in backbone.second" in one for one in nan["error"])
+    assert shards(photos, tmp_path / "nan").last().step == 3
+    assert (skip["finished"], skip["error"]) == (True, [None, None])
+    assert sum(note.startswith("left out: ") for note in skip["notes"][0]) == 4
 
 
 def test_what_stands_against_it_is_told_once(photos, tmp_path):

@@ -208,11 +208,12 @@ class Stepper:
     def _fail(self, step: int, what: str, batch: Batch, pixels: Tensor | None) -> NoReturn:
         """Raise the error for NaN or infinity, with the reports of all processes."""
         self._seed(step)
-        layer = None if pixels is None else first_bad_layer(self.network, pixels) or first_bad_gradient(self.network)
-        reports = self.ranks.gather((layer, self.photos(batch)))
-        # The process that has the bad layer also has the photos to blame.
-        blamed = [one for one in reports if one[0] is not None] or reports
-        raise non_finite(step + 1, what, blamed[0][0], [name for _, names in blamed for name in names])
+        layer = None if pixels is None else first_bad_layer(self.network, pixels)
+        gradient = None if pixels is None else first_bad_gradient(self.network)
+        reports = self.ranks.gather((layer, gradient, self.photos(batch)))
+        # The process that has the bad layer also has the photos to blame; a bad gradient may come from others.
+        blamed = [one for one in reports if one[0]] or [one for one in reports if one[1]] or reports
+        raise non_finite(step + 1, what, blamed[0][0] or blamed[0][1], [name for *_, names in blamed for name in names])
 
     def photos(self, batch: Batch) -> list[str]:
         """The files of a batch."""
