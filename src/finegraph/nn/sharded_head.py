@@ -333,7 +333,7 @@ class ShardedHead(nn.Module):
     def _scan(
         self, features: Float[Tensor, "batch feature"], best: _Best | None, kinds: Sequence[str] = ()
     ) -> tuple[Float[Tensor, " batch"], LogSums]:
-        """Look at the joint scores of this process once.
+        """Look at the joint scores of this process, once, or twice for sums over kinds.
 
         Args:
             features: those of some samples.
@@ -350,11 +350,14 @@ class ShardedHead(nn.Module):
         with torch.no_grad(), without_autocast(features.device):
             features = features.to(self.fine.weight.dtype)
             scores, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
-            chunks = joint_score_chunks(self.rows, scores, features, self.fine.weight, self.fine.bias)
-            for part, own in chunks:
+            layer = (self.rows, scores, features, self.fine.weight, self.fine.bias)
+            for part, own in joint_score_chunks(*layer) if kinds else ():
+                for column in columns:
+                    groups.see(column[part], own)
+            for part, own in joint_score_chunks(*layer):
                 total.add(torch.zeros(1, dtype=torch.int64), own.logsumexp(dim=0, keepdim=True))
                 for column in columns:
-                    groups.add(column[part], own)
+                    groups.add_seen(column[part], own)
                 if best is not None:
                     best.offer(part.start, own)
             if mixing is not None and kinds:

@@ -59,16 +59,28 @@ class LogSums:
         self.largest = torch.full((count, batch), -torch.inf, dtype=torch.float64)
         self.total = torch.zeros(count, batch, dtype=torch.float64)
 
-    def add(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
-        """Add terms.
+    def see(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
+        """Look at terms that will be added, before any is.
+
+        Scaling all sums whenever some terms are larger would take longer than computing the terms twice.
 
         Args:
             owner: the list of each term.
             exponents: their logs.
         """
+        self.largest.scatter_reduce_(0, owner.unsqueeze(1).expand_as(exponents), exponents, "amax")
+
+    def add_seen(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
+        """Add terms, none of which is above the largest one of its list."""
+        reference = self.largest.index_select(0, owner)
+        reference.masked_fill_(reference.isneginf(), 0.0)
+        self.total.index_add_(0, owner, (exponents - reference).exp_())
+
+    def add(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
+        """Add terms that were not seen before."""
         places = owner.unsqueeze(1).expand_as(exponents)
         self.raise_to(self.largest.scatter_reduce(0, places, exponents, "amax"))
-        self.total.index_add_(0, owner, (exponents - self._reference()[owner]).exp())
+        self.add_seen(owner, exponents)
 
     def take(self, place: Int[Tensor, " _"], other: LogSums, rows: Int[Tensor, " _"]) -> None:
         """Copy some lists of another object to these places."""
