@@ -153,14 +153,20 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
                     assert torch.allclose(got, expected, atol=1e-10 * scale), (name, one)
 
 
-@pytest.mark.parametrize("fine", [40, 300])
-def test_copies_of_rows_stay_alike_to_the_bit(fine):
-    graph = plain_graph(fine)
-    head, features = whole_head(graph).float(), torch.randn(37, FEATURES)
-    target = torch.arange(37) % fine
+@pytest.mark.parametrize("batch", [7, 37])
+def test_copies_of_rows_stay_alike_to_the_bit(batch):
+    """Products of matrices round a row in another way if there are other rows beside it."""
+    wide = np.repeat(np.arange(31), [40, *[1] * 30])  # the first process has one label of this kind, others many
+    fine, size = len(wide), 12
+    graph = fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], {"wide": wide, "pair": np.arange(fine) % 2})
+    torch.manual_seed(0)
+    head, features = fg.BipartiteHead(size, graph), torch.randn(batch, size)
+    for parameter in head.parameters():
+        parameter.data.normal_()
+    target = torch.arange(batch) % fine
 
     def work(rank, exchange):
-        part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=3)
+        part = ShardedHead(size, graph, exchange, rank=rank, size=3)
         part.take(head)
         mine = features.clone().requires_grad_()
         loss = part.loss(mine, target, reduction="sum") + 0.1 * part.smoothing(mine, target).sum() + part.prior()

@@ -484,10 +484,11 @@ class _CoarseRows(torch.autograd.Function):
         weight_grad = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         bias_grad = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
         for columns in (*head._local, *head._shared):
+            own = grads[0][columns].clone(memory_format=torch.contiguous_format)  # laid out alike in all processes
             if weight_grad is not None:
-                torch.mm(grads[0][columns].contiguous(), features, out=weight_grad[columns])
+                weight_grad[columns] = own @ features
             if bias_grad is not None:
-                bias_grad[columns] = grads[0][columns].contiguous().sum(dim=1)
+                bias_grad[columns] = own.sum(dim=1)
         if ctx.needs_input_grad[0]:
             feature_grad = torch.zeros_like(features)
             for columns in head._local:
