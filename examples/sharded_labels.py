@@ -16,7 +16,7 @@ import torch
 
 import finegraph as fg
 from finegraph.nn.sharded_head import ShardedHead
-from finegraph.training.checkpoints.shard_files import load_shards, save_shards
+from finegraph.training.checkpoints.shard_files import ShardFolder
 from finegraph.training.distributed import joined_ranks
 
 FEATURES, BATCH = 32, 64
@@ -62,7 +62,8 @@ with joined_ranks() as ranks:
             found |= {name: weight.detach(), f"momentum.{name}": state["momentum_buffer"]}
         return found
 
-    start, kept = 0, load_shards(arguments.folder, graph, head.shard)
+    checkpoints = ShardFolder(arguments.folder, graph, head.shard, ranks)
+    start, kept = 0, checkpoints.last()
     if kept is not None:
         start = kept.step
         for part, layer in layers.items():
@@ -81,7 +82,7 @@ with joined_ranks() as ranks:
             print(f"step {step + 1}: loss {loss.item():.12g}", flush=True)
         if (step + 1) % arguments.every == 0 or step + 1 == arguments.steps:
             parts = {part: tensors(layer) for part, layer in layers.items()}
-            save_shards(arguments.folder, graph, head.shard, ranks, step + 1, **parts)
+            checkpoints.save(step + 1, **parts)
     photos, target = batch_of(arguments.steps, slice(None))
     best = head.top(network(photos).detach(), 1)
     if ranks.first:

@@ -33,7 +33,7 @@ DRILLS = {
     "nn": ("in_torch",),
     "search": ("index_faults",),
     "tests": ("benchmarks", "examples", "site"),
-    "training": ("checkpoint_faults", "distributed", "sharded_ranks", "training_drills", "typed_ranks"),
+    "training": ("checkpoint_faults", "distributed", "sharded_ranks", "training_drills", "typed_ranks", "typed_shards"),
     "web": ("label_serve", "serve_connections", "serve_contract", "serve_photo_files", "serve_predict", "serve_robust"),
     "workflows": ("demo", "study_all", "study_paper", "study_run"),
 }

@@ -153,23 +153,70 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
                     assert torch.allclose(got, expected, atol=1e-10 * scale), (name, one)
 
 
+@pytest.mark.parametrize("batch", [7, 37])
+def test_copies_of_rows_stay_alike_to_the_bit(batch):
+    """Products of matrices round a row in another way if there are other rows beside it."""
+    wide = np.repeat(np.arange(31), [40, *[1] * 30])  # the first process has one label of this kind, others many
+    fine, size = len(wide), 12
+    graph = fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], {"wide": wide, "pair": np.arange(fine) % 2})
+    torch.manual_seed(0)
+    head, features = fg.BipartiteHead(size, graph), torch.randn(batch, size)
+    for parameter in head.parameters():
+        parameter.data.normal_()
+    target = torch.arange(batch) % fine
+
+    def work(rank, exchange):
+        part = ShardedHead(size, graph, exchange, rank=rank, size=3)
+        part.take(head)
+        mine = features.clone().requires_grad_()
+        loss = part.loss(mine, target, reduction="sum") + 0.1 * part.smoothing(mine, target).sum() + part.prior()
+        loss.backward()
+        return loss.detach(), mine.grad, [parameter.grad for parameter in part.coarse.parameters()], part
+
+    loss, gradient, rows, part = (found := together(3, work))[0]
+    assert {len(one.coarse.weight) for *_, one in found} != {len(part.coarse.weight)}  # not all of them are copies
+    for other_loss, other_gradient, other_rows, other in found[1:]:
+        assert torch.equal(other_loss, loss)
+        assert torch.equal(other_gradient, gradient)
+        for one, two in zip(rows, other_rows, strict=True):
+            for own, theirs in zip(part._shared, other._shared, strict=True):
+                assert torch.equal(one[own], two[theirs])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_answers_equal_one_head(size):
+@pytest.mark.parametrize(
+    ("scale", "dtype", "tolerance"),
+    [
+        (1.0, torch.float64, 1e-12),
+        (300.0, torch.float64, 1e-9),
+        (1.0, torch.float32, 1e-5),
+        (300.0, torch.float32, 3e-3),
+    ],
+    ids=["plain", "underflow", "float32", "float32-underflow"],
+)
+def test_answers_equal_one_head(size, scale, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(label_rows, "_MIN_ROWS", 7)  # so that there are several chunks
+    monkeypatch.setattr(label_rows, "_CHUNK", 7)
+    lowest = 0.0
     for graph in graphs():
-        head, features = whole_head(graph), torch.randn(3, FEATURES, dtype=torch.float64)
+        head = whole_head(graph, scale).to(dtype)
+        features = torch.randn(3, FEATURES, dtype=dtype, generator=torch.Generator().manual_seed(0))
         posterior = head(features)
 
-        def work(rank, exchange, graph=graph, head=head, features=features):
-            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
+        def work(rank, exchange, graph=graph, head=head, features=features, dtype=dtype):
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).to(dtype)
             part.take(head)
-            return part.top(features, 4), {kind: part.kind_log_probs(features, kind) for kind in graph.kinds}
+            return part.top(features, 4), part.all_kind_log_probs(features, graph.kinds)
 
-        expected = posterior.log_probs().topk(min(4, len(graph)), dim=1)
+        expected = posterior.log_probs().double().topk(min(4, len(graph)), dim=1)
         for best, kinds in together(size, work):
             assert torch.equal(best.label, expected.indices)
-            assert torch.allclose(best.log_prob, expected.values, atol=1e-12)
+            assert torch.allclose(best.log_prob, expected.values, rtol=0, atol=tolerance)
             for kind, log_probs in kinds.items():
-                assert torch.allclose(log_probs.exp(), posterior.probs(kind), atol=1e-12), kind
+                one = posterior.log_probs(kind).double()
+                assert torch.allclose(log_probs, one, rtol=0, atol=tolerance), kind
+                lowest = min(lowest, log_probs[log_probs.isfinite()].min().item())
+    assert scale == 1.0 or lowest < -800  # where exponentials of float32 and of float64 are 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -139,7 +139,7 @@ def tune(manifest, path, *, resume=False, watcher=None, ranks=None, alter=None, 
     settings, watcher, ranks = settings_for(manifest, **changes), watcher or Watcher(), ranks or Ranks()
     data = read_training_data(settings)
     torch.manual_seed(settings.seed)
-    network = make_network(settings, data.graph)
+    network = make_network(settings, data.graph, ranks)
     network.to(torch.float64 if settings.precision == "float64" else torch.float32)
     if alter is not None:
         alter(network)

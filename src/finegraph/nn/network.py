@@ -10,7 +10,7 @@ architectures; both see the same views. Auxiliary heads exist only for training.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -83,11 +83,13 @@ class Network(nn.Module):
         torch.Size([2, 2])
     """
 
+    head: BipartiteHead | SoftmaxHead
+
     def __init__(
         self,
         design: NetworkDesign,
         backbone: Backbone,
-        head: BipartiteHead | SoftmaxHead,
+        head: BipartiteHead | SoftmaxHead | ShardedHead,
         coarse_backbone: Backbone | None = None,
         scaling: Scaling | None = None,
     ) -> None:
@@ -99,11 +101,24 @@ class Network(nn.Module):
             head: the head, which takes the features of the backbones.
             coarse_backbone: the network of the coarse labels, for BGL_m.
             scaling: the step between backbone and head; None if there is none.
+
+        Raises:
+            InputError: the labels of the head are shared out, and there are auxiliary heads or coarse features.
         """
         super().__init__()
         self.design = design
-        self.backbone, self.coarse_backbone, self.scaling, self.head = backbone, coarse_backbone, scaling, head
-        self.auxiliary_heads = nn.ModuleList(type(head)(size, head.graph) for size in backbone.auxiliary_sizes)
+        self.backbone, self.coarse_backbone, self.scaling = backbone, coarse_backbone, scaling
+        if isinstance(head, ShardedHead):
+            if backbone.auxiliary_sizes or coarse_backbone is not None:
+                raise InputError(
+                    "a head whose labels are shared out goes with one backbone, without auxiliary branches; build it "
+                    "without them"
+                )
+            self.share_head(head)
+            self.auxiliary_heads = nn.ModuleList()
+        else:
+            self.head = head
+            self.auxiliary_heads = nn.ModuleList(type(head)(size, head.graph) for size in backbone.auxiliary_sizes)
 
     @property
     def graph(self) -> LabelGraph:
@@ -131,14 +146,24 @@ class Network(nn.Module):
         """The features of the backbone, and those of the coarse backbone if there is one."""
         return self.backbone(self._images(self.backbone, pixels)), self._coarse_features(pixels)
 
+    def scaled_features(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
+        """The features that the head takes."""
+        return self.scaled(self.features(pixels)[0])
+
+    def scaled(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
+        """The features of the backbone as the head takes them."""
+        if self.scaling is None:
+            return features
+        scaled: Tensor = self.scaling(features)
+        return scaled
+
     def of_features(
         self,
         features: Float[Tensor, "batch feature"],
         coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
     ) -> Posterior:
         """The posterior of features: scaling and head alone."""
-        if self.scaling is not None:
-            features = self.scaling(features)
+        features = self.scaled(features)
         posterior: Posterior = self.head(features) if coarse_features is None else self.head(features, coarse_features)
         return posterior
 
@@ -232,6 +257,7 @@ def build_network(
     coarse_weights: str | os.PathLike[str] | None = None,
     dropout: float | None = None,
     auxiliary: bool = True,
+    make_head: Callable[[Backbone], ShardedHead] | None = None,
 ) -> Network:
     """A network for a label graph, with an untrained head.
 
@@ -242,12 +268,16 @@ def build_network(
         coarse_weights: the weights of the coarse backbone, likewise.
         dropout: the dropout rate in training; None for the usual rate of each backbone.
         auxiliary: whether to build the auxiliary branches of a backbone that has them; only training uses them.
+        make_head: makes the head for a backbone, where processes that train share its labels out; by default it is an
+            ordinary one.
     """
     design = design or NetworkDesign()
     backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
     if design.coarse_network is None:
         kind = SoftmaxHead if design.head == "softmax" else BipartiteHead
         scaling = _new_scaling(design.scaling, backbone)
+        if make_head is not None:
+            return Network(design, backbone, make_head(backbone), scaling=scaling)
         return Network(design, backbone, kind(backbone.feature_size, graph), scaling=scaling)
     coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
     head = BipartiteHead(backbone.feature_size, graph, coarse_features=coarse.feature_size)

@@ -6,8 +6,9 @@ the same in all processes, and so are the gradients of copies, which therefore s
 processes exchange one reference per sample, batch x (targets + 2) sums, the gradient of the features, and batch x
 (labels of all kinds but the largest) gradients of coarse scores. None of this grows with the number of fine labels.
 
-Answers work the same way: the best labels and the probabilities of a kind come from sums over all processes. A head
-that fits in one process is a `BipartiteHead`, which answers every other question; `take` and `whole` convert.
+Answers work the same way, in log space: the best labels and the probabilities of a kind come from joint scores and
+their log-sum-exps over all processes, so that the smallest probabilities are those of one process. A head that fits in
+one process is a `BipartiteHead`, which answers every other question; `take` and `whole` convert.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard, label_shard
 from finegraph.inference.loss.joint_loss import KindWeights, Reduction
 from finegraph.inference.loss.rows_loss import Exchange, RowsTask, rows_loss, rows_task
+from finegraph.inference.numerics import without_autocast
 from finegraph.inference.sums.graph_tensors import graph_tensors
-from finegraph.inference.sums.label_rows import LabelRows, LabelSums
+from finegraph.inference.sums.label_rows import LabelRows
+from finegraph.inference.sums.label_scores import LogSums, joint_score_chunks
 from finegraph.inference.sums.targets import Targets
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.prior import LaplacianEdges, laplacian
@@ -284,15 +287,14 @@ class ShardedHead(nn.Module):
             features: the features of some samples.
             count: the number of labels.
         """
-        sums, log_total = self._exponentials(features)
-        own = min(count, len(sums.values))
-        best = sums.values.topk(own, dim=0)
+        best = _Best(min(count, len(self._own_fine)), len(features))
+        log_total = self._scan(features, best)[0]
         shape = (self.shard.size, count, len(features))
         log_prob = torch.zeros(shape, dtype=torch.float64)
         label = torch.zeros(shape, dtype=torch.int64)
         log_prob[self.shard.rank] = -torch.inf
-        log_prob[self.shard.rank, :own] = best.values.double().log() + sums.reference.double() - log_total
-        label[self.shard.rank, :own] = self._own_fine[best.indices]
+        log_prob[self.shard.rank, : best.count] = best.score - log_total
+        label[self.shard.rank, : best.count] = self._own_fine[best.place]
         self.exchange.sum([log_prob])
         self.exchange.sum([label])
         found = log_prob.flatten(0, 1).t().topk(min(count, len(self.graph)), dim=1)
@@ -316,41 +318,64 @@ class ShardedHead(nn.Module):
             features: those of some samples.
             kinds: the kinds.
         """
-        sums, log_total = self._exponentials(features)
-        groups = self.rows.to_groups(sums.values).double()
-        layout, mixing = self.rows.layout, sums.mixing
-        if mixing is not None:
-            groups.index_add_(0, layout.edge_column, groups[layout.edge_row] * mixing.t().exp())
-        shift = (sums.reference.double() - log_total).exp()
+        log_total, groups = self._scan(features, None, kinds)
         found = {}
         for kind in kinds:
             tensors = graph_tensors(self.graph).kind(kind)
             columns = self._column[tensors.columns]
-            probs = torch.zeros(tensors.label_count, len(features), dtype=torch.float64)
-            own = columns >= 0
-            probs[own] = groups[columns[own]] * shift
-            self.exchange.sum([probs])
-            found[kind] = probs.log().t()
+            own = (columns >= 0).nonzero().squeeze(1)
+            labels = LogSums(tensors.label_count, len(features))
+            labels.take(own, groups, columns[own])
+            self._add_up(labels)
+            found[kind] = (labels.log() - log_total).t()
         return found
 
-    def _exponentials(self, features: Float[Tensor, "batch feature"]) -> tuple[LabelSums, Float[Tensor, " batch"]]:
-        """The exponentials of the joint scores of this process, and the log of the sum over all labels."""
+    def _scan(
+        self, features: Float[Tensor, "batch feature"], best: _Best | None, kinds: Sequence[str] = ()
+    ) -> tuple[Float[Tensor, " batch"], LogSums]:
+        """Look at the joint scores of this process, once, or twice for sums over kinds.
+
+        Args:
+            features: those of some samples.
+            best: is offered all scores; None if the best ones are not asked for.
+            kinds: the kinds whose labels are summed.
+
+        Returns:
+            The log of the sum over the fine labels of all processes, and the sums of this one by group.
+        """
         self._check(features)
         batch, layout = len(features), self.rows.layout
-        targets = Targets(torch.zeros(batch, dtype=torch.int64), torch.zeros(batch, 0, dtype=torch.int64), None, [])
-        with torch.no_grad():
-            groups, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
-            sums = LabelSums(self.rows, groups, mixing, targets, features.dtype)
-            sums.find_exponentials(features, self.fine.weight, self.fine.bias)
-            reference = sums.reference.clone()
-            self.exchange.largest(reference)
-            total = sums.total * (sums.reference - reference).exp().double()
-            self.exchange.sum([total])
-        return sums, reference.double() + total.log()
+        groups, total = LogSums(layout.group_count if kinds else 0, batch), LogSums(1, batch)
+        columns = [layout.group_columns_of(graph_tensors(self.graph).kind(kind).number) for kind in kinds]
+        with torch.no_grad(), without_autocast(features.device):
+            features = features.to(self.fine.weight.dtype)
+            scores, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
+            layer = (self.rows, scores, features, self.fine.weight, self.fine.bias)
+            for part, own in joint_score_chunks(*layer) if kinds else ():
+                for column in columns:
+                    groups.see(column[part], own)
+            for part, own in joint_score_chunks(*layer):
+                total.add(torch.zeros(1, dtype=torch.int64), own.logsumexp(dim=0, keepdim=True))
+                for column in columns:
+                    groups.add_seen(column[part], own)
+                if best is not None:
+                    best.offer(part.start, own)
+            if mixing is not None and kinds:
+                groups.add(layout.edge_column, groups.log()[layout.edge_row] + mixing.t())
+            self._add_up(total)
+        return total.log().squeeze(0), groups
+
+    def _add_up(self, sums: LogSums) -> None:
+        """Add the sums of all processes."""
+        largest = sums.largest.clone()
+        self.exchange.largest(largest)
+        sums.raise_to(largest)
+        self.exchange.sum([sums.total])
 
     def _coarse_scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch coarse"]:
-        rows: Tensor = _CoarseRows.apply(features.to(self.coarse.weight.dtype), self.coarse.weight, self)  # type: ignore[no-untyped-call]
-        return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
+        weight, bias = self.coarse.weight, self.coarse.bias
+        rows: Tensor = _CoarseRows.apply(features.to(weight.dtype), weight, bias, self)  # type: ignore[no-untyped-call]
+        return rows.t()
 
     def _own_targets(self, targets: Targets) -> Targets:
         """The targets as indices into the labels of this process; -1 for labels of other processes."""
@@ -359,6 +384,29 @@ class ShardedHead(nn.Module):
     def _check(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != self.features:
             raise ShapeError(f"features: expected shape (batch, {self.features}), got {tuple(features.shape)}")
+
+
+class _Best:
+    """The fine labels of this process with the largest joint scores, best first.
+
+    Attributes:
+        count: how many.
+        score: their joint scores.
+        place: their places among the fine labels of this process.
+    """
+
+    def __init__(self, count: int, batch: int) -> None:
+        self.count = count
+        self.score = torch.zeros(0, batch, dtype=torch.float64)
+        self.place = torch.zeros(0, batch, dtype=torch.int64)
+
+    def offer(self, start: int, scores: Float[Tensor, "_ batch"]) -> None:
+        """Keep the best of those before and of some rows from `start` on."""
+        found = scores.topk(min(self.count, len(scores)), dim=0)
+        score = torch.cat([self.score, found.values])
+        place = torch.cat([self.place, found.indices + start])
+        self.score, kept = score.topk(min(self.count, len(score)), dim=0)
+        self.place = place.gather(0, kept)
 
 
 class _Undrawn(nn.Linear):
@@ -419,18 +467,28 @@ class _CoarseRows(torch.autograd.Function):
     """Coarse scores with labels as rows.
 
     The gradient of the features through rows of one process is summed over processes. The gradient through copies is
-    already the same in all processes, since the gradients of their scores are.
+    already the same in all processes, since the gradients of their scores are. Rows of copies are multiplied apart from
+    the others, whose number differs between processes: so copies stay alike to the bit.
     """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, head: ShardedHead) -> Tensor:
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, head: ShardedHead) -> Tensor:
         ctx.head = head
         ctx.save_for_backward(features, weight)
-        return weight @ features.t()
+        rows = weight @ features.t()
+        return rows if bias is None else rows.add_(bias.unsqueeze(1))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (features, weight), head, feature_grad = ctx.saved_tensors, ctx.head, None
+        weight_grad = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        bias_grad = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
+        for columns in (*head._local, *head._shared):
+            own = grads[0][columns].clone(memory_format=torch.contiguous_format)  # laid out alike in all processes
+            if weight_grad is not None:
+                weight_grad[columns] = own @ features
+            if bias_grad is not None:
+                bias_grad[columns] = own.sum(dim=1)
         if ctx.needs_input_grad[0]:
             feature_grad = torch.zeros_like(features)
             for columns in head._local:
@@ -438,7 +496,7 @@ class _CoarseRows(torch.autograd.Function):
             head.exchange.sum([feature_grad])
             for columns in head._shared:
                 feature_grad.addmm_(grads[0][columns].t(), weight[columns])
-        return feature_grad, grads[0] @ features if ctx.needs_input_grad[1] else None, None
+        return feature_grad, weight_grad, bias_grad, None
 
 
 class _SharedPrior(torch.autograd.Function):

@@ -1,9 +1,10 @@
 """Several processes that train one network: the only file that knows of ranks.
 
-Every process holds the whole network and takes its share of each batch. Gradients, the number of samples they are of,
-and whatever else must be agreed on are summed in each step, then divided by the number of samples of all processes. So
-missing labels and uneven shares weigh as they do in one process, a process with nothing to do in a step takes part with
-zeros, and nothing can hang on a sample that another process lacks. Statistics of normalisation layers are averaged in
+Every process holds the whole network, except for the rows of labels that are shared out, and takes its share of each
+batch. Gradients, the number of samples they are of, and whatever else must be agreed on are summed in each step, then
+divided by the number of samples of all processes. So missing labels and uneven shares weigh as they do in one process,
+a process with nothing to do in a step takes part with zeros, and nothing can hang on a sample that another process
+lacks. Statistics of normalisation layers are averaged in
 the same exchange, so that all processes stay alike and any of them can save.
 
 Started by `torchrun`, which sets the variables that `joined_ranks` reads and ends all processes when one dies.
@@ -21,7 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import JobError
@@ -68,7 +69,7 @@ class Ranks(Exchange):
             with _exchange():
                 dist.all_reduce(values, dist.ReduceOp.MAX)
 
-    def all_rows(self, rows: Float[Tensor, "batch _"]) -> Float[Tensor, "_ _"]:
+    def all_rows(self, rows: Shaped[Tensor, "batch ..."]) -> Shaped[Tensor, "_ ..."]:
         """The rows of all processes below each other, in all of them; each may have another number of rows.
 
         Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from finegraph.errors import NonFiniteError
 from finegraph.nn import Network
+from finegraph.nn.sharded_head import ShardedHead
 
 
 class StopRequest:
@@ -76,7 +77,10 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
     kept = {name: buffer.clone() for name, buffer in network.named_buffers()}
     try:
         with torch.no_grad():
-            network.forward_with_auxiliary(pixels)
+            if network.shared_head is None:
+                network.forward_with_auxiliary(pixels)
+            else:
+                _own_scores(network, network.shared_head, pixels)
     finally:
         for hook in hooks:
             hook.remove()
@@ -84,6 +88,12 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
             for name, buffer in network.named_buffers():
                 buffer.copy_(kept[name])
     return bad_layers[0] if bad_layers else None
+
+
+def _own_scores(network: Network, head: ShardedHead, pixels: Tensor) -> Tensor:
+    """The scores of the labels that this process holds; a posterior would need all processes."""
+    features = network.scaled_features(pixels)
+    return torch.cat([head.fine(features), head.coarse(features)], dim=1)
 
 
 def first_bad_gradient(network: nn.Module) -> str | None:
@@ -114,7 +124,9 @@ def check_answers(
     network.eval()
     try:
         with torch.no_grad():
-            finite = bool(network(pixels).fine_scores.isfinite().all())
+            shared = network.shared_head
+            scores = network(pixels).fine_scores if shared is None else _own_scores(network, shared, pixels)
+            finite = bool(scores.isfinite().all())
         if not finite:
             raise non_finite(step, "the answer", first_bad_layer(network, pixels), photos)
     finally:

@@ -11,14 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import closing, nullcontext
+from pathlib import Path
 from time import monotonic
 
 from torch import Tensor
 
-from finegraph.errors import DataError, JobError, PhotoFileError
+from finegraph.errors import DataError, JobError, NonFiniteError, PhotoFileError
+from finegraph.nn import Network
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
-from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore
+from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore, split_rows
+from finegraph.training.checkpoints.shard_files import ShardFolder
+from finegraph.training.distributed import Ranks
 from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors, rate_factor, set_rates
 from finegraph.training.records.metric_log import MetricLog
@@ -52,6 +56,12 @@ def train(run: Run, *, resume: bool = False) -> bool:
     return _Training(run, resume).go()
 
 
+def shard_folder(network: Network, path: Path, ranks: Ranks) -> ShardFolder | None:
+    """The checkpoints of a network whose labels are shared out; None for others."""
+    head = network.shared_head
+    return None if head is None else ShardFolder(path, head.graph, head.shard, ranks)
+
+
 class _Training:
     """A run under way."""
 
@@ -65,6 +75,7 @@ class _Training:
         self.per_epoch = steps_per_epoch(len(run.dataset), self.recipe.batch_size)
         self.total = self.recipe.epochs * self.per_epoch
         self.checkpoints = CheckpointFolder(run.folder.checkpoints)
+        self.shards = shard_folder(run.network, run.folder.checkpoints, run.ranks)
         self.progress = self._resume() if resume else Progress(processes=run.ranks.size)
         self._agree()
         self.bad_files = set(self.progress.bad_files)
@@ -107,7 +118,7 @@ class _Training:
                 if self._at_end():
                     stopped = self._end_epoch(request)
                     saved = monotonic()
-                elif stopped or monotonic() - saved >= 60 * run.settings.checkpoint_minutes:
+                elif stopped or self._is_due(monotonic() - saved):
                     self._save(best=False)
                     saved = monotonic()
                 if stopped:
@@ -188,20 +199,45 @@ class _Training:
             run.watcher.epoch(row)
         self._save(best=best)
 
+    def _is_due(self, seconds: float) -> bool:
+        """Whether to save again after so many seconds; processes that save together must agree."""
+        due = seconds >= 60 * self.run.settings.checkpoint_minutes
+        return due if self.shards is None else self.run.ranks.any(due)
+
     def _save(self, *, best: bool) -> None:
-        """Save a checkpoint, in one process; a network with NaN in it is never saved."""
+        """Save a checkpoint; a network with NaN in it is never saved.
+
+        One process saves for all, unless each has rows of its own.
+        """
         if self.log is not None:
             self.log.sync()
-            check_weights(self.run.network, self.progress.step, self.photos)
-            check_answers(self.run.network, self.pixels, self.progress.step, self.photos[:_LOOKED_AT])
-            tensors, state = capture(
-                self.run.network, self.optimizer, self.progress, self.data, graph=bool(self.run.settings.learn)
-            )
+        if self.shards is None and self.log is None:
+            return
+        self._check_finite()
+        tensors, state = capture(
+            self.run.network, self.optimizer, self.progress, self.data, graph=bool(self.run.settings.learn)
+        )
+        if self.shards is None:
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
+        else:
+            self.shards.save(self.progress.step, *split_rows(tensors), state, best=best)
+
+    def _check_finite(self) -> None:
+        """Raise if the network has NaN or infinity in it; processes that save together all raise what one found."""
+        network, step, fault = self.run.network, self.progress.step, None
+        try:
+            check_weights(network, step, self.photos)
+            check_answers(network, self.pixels, step, self.photos[:_LOOKED_AT])
+        except NonFiniteError as error:
+            fault = error
+        faults = [fault] if self.shards is None else self.run.ranks.gather(fault)
+        for one in faults:
+            if one is not None:
+                raise one
 
     def _resume(self) -> Progress:
         """Restore the last checkpoint; start from the beginning if there is none."""
-        run, checkpoint = self.run, self.checkpoints.last()
+        run, checkpoint = self.run, self.checkpoints.last() if self.shards is None else self.shards.last()
         progress, notes = Progress(processes=run.ranks.size), []
         if checkpoint is not None:
             progress = restore(run.network, self.optimizer, checkpoint.tensors, checkpoint.state, self.data)
@@ -227,8 +263,10 @@ class _Training:
                 "expected all processes of this job to see the same photos, graph and checkpoints; they do not. Let "
                 "all machines have the same files, and the run folder in a place that they share"
             )
-        state = [*run.network.state_dict().values(), *optimizer_tensors(run.network, self.optimizer).values()]
-        run.ranks.copy_first([one for one in state if one.is_floating_point()])
+        state = {**run.network.state_dict(), **optimizer_tensors(run.network, self.optimizer)}
+        # Rows that are shared out differ between processes.
+        parts = (state,) if self.shards is None else split_rows({f".{name}": one for name, one in state.items()})
+        run.ranks.copy_first([one for one in parts[-1].values() if one.is_floating_point()])
 
     def _open_log(self, resume: bool) -> MetricLog:
         """The log of a new run, or that of an old one up to where it goes on."""

@@ -204,6 +204,11 @@ class TrainSettings:
     precision: Literal["float32", "float64", "bfloat16"] = _setting(
         "float32", "the precision of the computation; bfloat16 is autocast"
     )
+    shard_labels: bool = _setting(
+        False,
+        "share the labels of the last layer out among the processes of a job, each of which then holds the rows of "
+        "some of them",
+    )
     threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
     workers: int | None = _setting(
         None, "threads that decode photos; by default as many as torch has", free=True, least=1
@@ -231,6 +236,27 @@ class TrainSettings:
         refuse_unknown("value", self.learn or (), LEARNT, "of the setting learn")
         if self.head == "softmax" and self.laplacian:
             raise SettingsError("laplacian: this prior ties fine to coarse weights, which a softmax head has none of")
+        if self.shard_labels:
+            self._check_shared()
+
+    def _check_shared(self) -> None:
+        """Raise if the labels of the last layer are to be shared out, and something else stands against it."""
+        against = {
+            "head": self.head == "softmax" and "a softmax head cannot be shared out; use head bipartite",
+            "coarse_network": self.coarse_network is not None
+            and "coarse labels with features of their own cannot be shared out",
+            "comparisons": self.comparisons is not None
+            and "comparisons make numbers, and a head with numbers cannot be shared out",
+            "suggest": self.suggest
+            and "suggested kinds change the graph, and processes that share labels out need one",
+            "learn": bool(self.learn)
+            and "a graph that is learnt changes, and processes that share labels out need one",
+        }
+        faults = [f"{name}: {fault}" for name, fault in against.items() if fault]
+        if faults:
+            raise SettingsError(
+                f"shard_labels does not go with other settings; leave it or them out: {'; '.join(faults)}"
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
@@ -280,6 +306,7 @@ _OF_ALL = (
     "auxiliary",
     "best_by",
     "precision",
+    "shard_labels",
     "checkpoint_minutes",
     "tensorboard",
 )

@@ -2,14 +2,19 @@
 
 The loss of a step is a sum over samples, divided by the number of samples of all processes that have any label. Chance
 within the network, such as dropout, is seeded by the step, so nothing of it has to be saved.
+
+Where processes share out the labels of the head, each computes the features of its own photos and gets those of all
+others. The loss is then that of the whole batch in every process, and its gradient for the rows of a process is there
+already; only the gradients of the network in front are summed. A process without photos takes part with no rows: every
+exchange within the loss needs all of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped, UInt8
@@ -18,9 +23,12 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import PhotoFileError, SettingsError
+from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
+from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.loss.ranking_loss import ranking_loss
 from finegraph.nn import Network, laplacian_prior
+from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.batches import PhotoPairs
 from finegraph.training.distributed import Ranks
 from finegraph.training.guard import StopRequest, first_bad_gradient, first_bad_layer, non_finite
@@ -28,6 +36,7 @@ from finegraph.training.recipes import Recipe
 from finegraph.training.settings import TrainSettings
 
 _SEEDS = 2**31
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -87,12 +96,18 @@ class Stepper:
         """
         self._seed(step)
         self.optimizer.zero_grad(set_to_none=True)
-        pixels, loss = None, torch.zeros(())
+        pixels, loss, shared = None, torch.zeros(()), self.network.shared_head
         if len(batch.sample):
             pixels = batch.images.to(self.device, memory_format=torch.channels_last)
+        if shared is not None:
+            loss = self._common_loss(pixels, batch, shared)
+        elif pixels is not None:
             loss = self._loss(pixels, batch)
+        if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        local_sums = [float(loss.detach()), float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
+        # A loss that all processes have in common counts once.
+        own = float(loss.detach()) if shared is None or self.ranks.first else 0.0
+        local_sums = [own, float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
         numbers = torch.tensor(local_sums, dtype=torch.float64)
         self.ranks.sum([numbers])
         total, count, bad, stopping = numbers.tolist()
@@ -100,9 +115,10 @@ class Stepper:
             self._fail(step, "the loss", batch, pixels)
         self._share_gradients(max(count, 1.0))
         if self.settings.laplacian:
-            prior = self.settings.laplacian * laplacian_prior(self.network.head)
-            prior.backward()  # type: ignore[no-untyped-call]
-        if not self._gradients_are_finite():
+            prior = laplacian_prior(self.network.head) if shared is None else shared.prior()
+            (self.settings.laplacian * prior).backward()  # type: ignore[no-untyped-call]
+        finite = self._gradients_are_finite()
+        if not finite if shared is None else self.ranks.any(not finite):
             self._fail(step, "a gradient", batch, pixels)
         self.optimizer.step()
         bad_photos = [error for part in self.ranks.gather(batch.bad) for error in part] if bad else []
@@ -126,10 +142,33 @@ class Stepper:
                 loss = loss + self.network.auxiliary_weight * summed_loss(one, fine, kinds, self.recipe)
         return loss
 
+    def _common_loss(
+        self, pixels: UInt8[Tensor, "batch channel height width"] | None, batch: Batch, head: ShardedHead
+    ) -> Float[Tensor, ""]:
+        """The sum of the loss over the photos of all processes, the same in each."""
+        own = head.fine.weight.new_zeros(0, head.features)
+        if pixels is not None:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+                own = self._explained(self.network.scaled_features, pixels).to(head.fine.weight.dtype)
+        # All processes must exchange the gradient of the features, also those that have no use for it.
+        features = self.ranks.all_rows(own if own.requires_grad else own.requires_grad_())
+        fine, kinds = all_targets(batch, head.graph, self.ranks)
+        if not len(features):
+            return features.sum()
+        weight, share = kind_weight_of(head.graph, self.recipe), self.recipe.label_smoothing
+        loss = head.loss(features, fine, kinds or None, weight, "sum", MISSING)
+        return loss + share * head.smoothing(features, fine, MISSING).sum() if share else loss
+
     def _forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> tuple[Posterior, tuple[Posterior, ...]]:
         """What the network and its auxiliary heads say."""
+        return self._explained(self.network.forward_with_auxiliary, pixels)
+
+    def _explained(
+        self, forward: Callable[[Tensor], _Found], pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> _Found:
+        """What a part of the network makes of photos; a batch that it cannot normalise is explained."""
         try:
-            return self.network.forward_with_auxiliary(pixels)
+            return forward(pixels)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
@@ -141,15 +180,22 @@ class Stepper:
             ) from error
 
     def _share_gradients(self, count: float) -> None:
-        """Sum gradients and average statistics over all processes; then gradients are of the mean loss."""
-        gradients = []
+        """Sum gradients and average statistics over all processes; then gradients are of the mean loss.
+
+        Those of rows that are shared out are those of all photos already.
+        """
+        gradients, shared = [], self.network.shared_head
+        rows = set() if shared is None else set(shared.parameters())
+        summed = []
         for weight in self.network.parameters():
             if weight.requires_grad:
                 if weight.grad is None:
                     weight.grad = torch.zeros_like(weight)
                 gradients.append(weight.grad)
+                if weight not in rows:
+                    summed.append(weight.grad)
         statistics = moving_statistics(self.network) if self.ranks.size > 1 else []
-        self.ranks.sum([*gradients, *statistics])
+        self.ranks.sum([*summed, *statistics])
         torch._foreach_div_(gradients, count)
         if statistics:
             torch._foreach_div_(statistics, float(self.ranks.size))
@@ -162,11 +208,12 @@ class Stepper:
     def _fail(self, step: int, what: str, batch: Batch, pixels: Tensor | None) -> NoReturn:
         """Raise the error for NaN or infinity, with the reports of all processes."""
         self._seed(step)
-        layer = None if pixels is None else first_bad_layer(self.network, pixels) or first_bad_gradient(self.network)
-        reports = self.ranks.gather((layer, self.photos(batch)))
-        # The process that has the bad layer also has the photos to blame.
-        blamed = [one for one in reports if one[0] is not None] or reports
-        raise non_finite(step + 1, what, blamed[0][0], [name for _, names in blamed for name in names])
+        layer = None if pixels is None else first_bad_layer(self.network, pixels)
+        gradient = None if pixels is None else first_bad_gradient(self.network)
+        reports = self.ranks.gather((layer, gradient, self.photos(batch)))
+        # The process that has the bad layer also has the photos to blame; a bad gradient may come from others.
+        blamed = [one for one in reports if one[0]] or [one for one in reports if one[1]] or reports
+        raise non_finite(step + 1, what, blamed[0][0] or blamed[0][1], [name for *_, names in blamed for name in names])
 
     def photos(self, batch: Batch) -> list[str]:
         """The files of a batch."""
@@ -188,6 +235,21 @@ def observed(batch: Batch) -> Bool[Tensor, " batch"]:
     return known
 
 
+def all_targets(
+    batch: Batch, graph: LabelGraph, ranks: Ranks
+) -> tuple[Int[Tensor, " _"], dict[str, Int[Tensor, " _"]]]:
+    """The targets of the photos of all processes, in the order of `Ranks.all_rows`; of a graph without numbers.
+
+    A process without photos does not know which kinds there are labels of, so all kinds are sent, and those without
+    any label of their own are left out again.
+    """
+    from_fine = torch.full_like(batch.fine, FROM_FINE)
+    columns = [batch.fine, *(batch.kinds.get(name, from_fine) for name in graph.kinds)]
+    table = ranks.all_rows(torch.stack(columns, dim=1))
+    named = zip(graph.kinds, table[:, 1:].unbind(dim=1), strict=True)
+    return table[:, 0], {name: labels for name, labels in named if bool((labels != FROM_FINE).any())}
+
+
 def summed_loss(
     posterior: Posterior,
     fine: Int[Tensor, " batch"],
@@ -195,7 +257,7 @@ def summed_loss(
     recipe: Recipe,
 ) -> Float[Tensor, ""]:
     """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
-    loss = joint_loss(posterior, fine, kinds or None, _kind_weight(posterior, recipe), "sum", MISSING)
+    loss = joint_loss(posterior, fine, kinds or None, kind_weight_of(posterior.graph, recipe), "sum", MISSING)
     share = recipe.label_smoothing
     if share:
         log_probs = posterior.log_probs()
@@ -220,11 +282,11 @@ def pair_loss(posterior: Posterior, pairs: PhotoPairs, samples: Sequence[int], r
         values = mean.log() if posterior.graph.number(name).scale == "log" else mean
         more, less, same = (torch.tensor(column, device=values.device) for column in zip(*found, strict=True))
         one = ranking_loss(values[more], values[less], same, pairs.scales[name], "sum")
-        loss = loss + _kind_weight(posterior, recipe) * one.to(loss.dtype)
+        loss = loss + kind_weight_of(posterior.graph, recipe) * one.to(loss.dtype)
     return loss
 
 
-def _kind_weight(posterior: Posterior, recipe: Recipe) -> float:
+def kind_weight_of(graph: LabelGraph, recipe: Recipe) -> float:
     """The weight of each kind and number in the loss."""
-    count = len(posterior.graph.kinds) + len(posterior.graph.numbers)
+    count = len(graph.kinds) + len(graph.numbers)
     return 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight

@@ -143,7 +143,7 @@ def train_run(
         quick = replace(settings, workers=settings.workers or torch.get_num_threads())
         data = read_training_data(quick, stored, _parts(run if resume else None, ranks, stage))
         torch.manual_seed(settings.seed)  # the head's first weights
-        network = make_network(settings, data.graph)  # before the folder: without weights there is no run
+        network = make_network(settings, data.graph, ranks)  # before the folder: without weights there is no run
         folder = _run_folder(settings, run, resume, ranks)
         if ranks.first:
             _keep(folder, settings, stored, data)

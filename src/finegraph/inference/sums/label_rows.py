@@ -198,7 +198,7 @@ class LabelSums:
         self.values = features.new_empty(count, batch, dtype=self.dtype)
         self.reference = features.new_zeros(batch, dtype=self.dtype)
         self.total = features.new_zeros(batch, dtype=torch.float64)
-        step = max(_MIN_ROWS, _CHUNK // max(batch, 1))
+        step = chunk_rows(batch)
         for start in range(0, count if batch else 0, step):
             part = self.values[start : start + step]
             own = weight[start : start + step].to(columns.dtype)
@@ -218,7 +218,7 @@ class LabelSums:
 
     def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "_ batch"]:
         """The scores that groups add to some fine labels."""
-        return _side_by_side(table, self.rows.fine_item[part])
+        return side_by_side(table, self.rows.fine_item[part])
 
     def _move_reference(self, done: int, high: Float[Tensor, " batch"]) -> None:
         """Raise the reference to the largest score of a chunk if it is the first chunk, or far above the reference."""
@@ -308,13 +308,13 @@ class LabelSums:
         factors = None
         if len(self.rows.dense_column):
             factors = self.rows.composite_factors(self._dense_factors(prob_grads, weight, scale))
-        step = max(_MIN_ROWS, _CHUNK // max(batch, 1))
+        step = chunk_rows(batch)
         for start in range(0, len(self.values) if batch else 0, step):
             part = self.values[start : start + step]
             if factors is None:
                 part.mul_(own)
             else:
-                part.mul_(_side_by_side(factors, self.rows.dense_item[start : start + step]).add_(own))
+                part.mul_(side_by_side(factors, self.rows.dense_item[start : start + step]).add_(own))
         flat = self.values.view(-1)
         for children in self._children:
             grads = prob_grads[:, 1 + children.targets.start : 1 + children.targets.stop].reshape(-1)
@@ -404,6 +404,11 @@ class LabelSums:
         self.mixing_grad[sample] -= edges.to(self.mixing_grad.dtype)
 
 
+def chunk_rows(batch: int) -> int:
+    """How many rows of fine labels are computed at a time."""
+    return max(_MIN_ROWS, _CHUNK // max(batch, 1))
+
+
 def _width(places: slice) -> int:
     return int(places.stop - places.start)
 
@@ -413,7 +418,7 @@ def _largest(low: Tensor, high: Tensor) -> float:
     return largest if largest == largest else math.inf  # NaN differs from itself
 
 
-def _side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:
+def side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:
     """The sum of the rows of each list, all lists of one length."""
     if item.shape[1] == 1:
         return rows.index_select(0, item[:, 0])

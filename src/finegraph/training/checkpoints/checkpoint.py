@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from finegraph.files.durable import (
     free_bytes,
     make_folder,
     reason_of,
-    remove_folder,
     remove_stale,
     sync_folder,
     synced_file,
@@ -44,20 +43,17 @@ from finegraph.training.checkpoints.checkpoint_reader import (
     TENSORS,
     VERSION,
     Checkpoint,
-    CheckpointName,
-    checkpoint_names,
     load_checkpoint,
 )
+from finegraph.training.checkpoints.kept_checkpoints import MAX_NAMES, KeptCheckpoints
 from finegraph.training.checkpoints.tensor_file import TensorWriter
 
 __all__ = ["Checkpoint", "CheckpointFolder", "load_checkpoint"]
 
-_MAX_NAMES = 3
-_ATTEMPTS = 20
 _NO_DIGEST = "0" * 64
 
 
-class CheckpointFolder:
+class CheckpointFolder(KeptCheckpoints):
     """The checkpoints of one run.
 
     Any number of processes may read; only one may save (`RunFolder.lock` sees to that).
@@ -74,13 +70,6 @@ class CheckpointFolder:
         >>> folder.last().state
         {'epoch': 1}
     """
-
-    def __init__(self, path: str | os.PathLike[str], keep: int = 1) -> None:
-        if keep < 0:
-            raise InputError(f"expected how many earlier checkpoints to keep, 0 or more, got {keep}")
-        self.path = Path(path)
-        self.keep = keep
-        self._damaged: set[CheckpointName] = set()
 
     def save(
         self,
@@ -111,8 +100,7 @@ class CheckpointFolder:
             raise InputError(f"expected a step, 0 or more, got {step!r}")
         _check_finite(step, tensors, check_finite)
         writer = TensorWriter(tensors)
-        number = max((name.number for name in checkpoint_names(self.path)), default=0) + 1
-        name = CheckpointName(number, step, bool(best))
+        name = self._next_name(step, best)
         about = {"format": FORMAT, "version": VERSION, **asdict(name)}
         # Any checksum is as long as this one: so the state is checked and the size known before anything is written.
         size = writer.size + len(_record(about, writer, _NO_DIGEST, state))
@@ -150,7 +138,7 @@ class CheckpointFolder:
         Raises:
             CheckpointError: there are some, and all of them are damaged; or one cannot be read for another reason.
         """
-        return self._newest(best=False)
+        return self._newest(False, load_checkpoint)
 
     def best(self) -> Checkpoint | None:
         """The last checkpoint that was saved as the best, or the newest such that is whole; None if there is none.
@@ -158,49 +146,7 @@ class CheckpointFolder:
         Raises:
             CheckpointError: there are some, and all of them are damaged; or one cannot be read for another reason.
         """
-        return self._newest(best=True)
-
-    def _newest(self, best: bool) -> Checkpoint | None:
-        for _ in range(_ATTEMPTS):
-            names = [name for name in checkpoint_names(self.path) if name.best or not best]
-            notes: list[str] = []
-            for name in reversed(names):
-                path = self.path / str(name)
-                try:
-                    return load_checkpoint(path, name, notes)
-                except CheckpointError as error:
-                    if not error.damaged:
-                        raise
-                    if not path.exists():
-                        break  # the saving process has removed it: there are newer ones
-                    notes.append(str(error))
-                    self._damaged.add(name)
-            else:
-                if not names:
-                    return None
-                raise self._all_damaged(notes)
-        raise CheckpointError(f"{self.path}: checkpoints are removed faster than they can be read; try again")
-
-    def _prune(self) -> None:
-        """Remove checkpoints that are no longer needed; damaged ones do not count as fallbacks."""
-        try:
-            names = checkpoint_names(self.path)
-            whole = [name for name in names if name not in self._damaged]
-            newest = -1 - self.keep
-            kept = {*whole[newest:], *[name for name in whole if name.best][newest:]}
-            for name in names:
-                if name not in kept:
-                    remove_folder(self.path / str(name))
-        except (OSError, CheckpointError):
-            return  # the new checkpoint is safe, and that is what counts; the next save tries again
-
-    def _all_damaged(self, notes: Sequence[str]) -> CheckpointError:
-        few = "; ".join(notes[:_MAX_NAMES]) + ("; ..." if len(notes) > _MAX_NAMES else "")
-        return CheckpointError(
-            f"{self.path}: expected a checkpoint that is whole, but all {len(notes)} are damaged: {few}. "
-            "Restore the folder from a copy, or begin a new run",
-            damaged=True,
-        )
+        return self._newest(True, load_checkpoint)
 
     def _cannot_save(self, step: int, size: int, error: OSError) -> CheckpointError:
         free = free_bytes(self.path) if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
@@ -230,7 +176,7 @@ def _check_finite(step: int, tensors: Mapping[str, Tensor], names: Iterable[str]
         if not bool(torch.isfinite(tensors[name]).all()):
             bad.append(name)
     if bad:
-        few = ", ".join(bad[:_MAX_NAMES]) + (", ..." if len(bad) > _MAX_NAMES else "")
+        few = ", ".join(bad[:MAX_NAMES]) + (", ..." if len(bad) > MAX_NAMES else "")
         raise CheckpointError(
             f"step {step}: expected finite values, got NaN or infinity in {len(bad)} "
             f"{'tensor' if len(bad) == 1 else 'tensors'} ({few}); nothing was saved, the checkpoints saved before are "

@@ -113,18 +113,21 @@ def load_checkpoint(
     record = _record(path / RECORD)
     recorded_name = CheckpointName(record["number"], record["step"], record["best"])
     if name not in (None, recorded_name):
-        raise _damage(path, f"its name was changed; its record says {recorded_name}")
+        raise damage(path, f"its name was changed; its record says {recorded_name}")
     tensors = _tensors(path / TENSORS, record["tensors"])
-    if notes:
-        notes = (*notes, f"took the checkpoint of step {record['step']} in their place")
     return Checkpoint(
         step=record["step"],
         tensors=tensors,
         state=record["state"],
         path=path,
         best=record["best"],
-        notes=tuple(notes),
+        notes=with_fallback(notes, record["step"]),
     )
+
+
+def with_fallback(notes: Sequence[str], step: int) -> tuple[str, ...]:
+    """What was wrong with newer checkpoints, and which one was taken instead; empty if nothing was."""
+    return (*notes, f"took the checkpoint of step {step} in their place") if notes else ()
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -133,9 +136,9 @@ def _record(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
         record: dict[str, Any] = unseal(data)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise _damage(path, str(error)) from None
+        raise damage(path, str(error)) from None
     if record.get("format") != FORMAT or not isinstance(record.get("version"), int):
         raise CheckpointError(f"{path}: expected the record of a checkpoint, got {record.get('format')!r}")
     if record["version"] != VERSION:
@@ -145,7 +148,7 @@ def _record(path: Path) -> dict[str, Any]:
         )
     parts = [record.get(name) for name in _FIELDS]
     if not all(isinstance(part, kind) for part, kind in zip(parts, _FIELDS.values(), strict=True)):
-        raise _damage(path, f"expected {', '.join(_FIELDS)} in the record")
+        raise damage(path, f"expected {', '.join(_FIELDS)} in the record")
     return record
 
 
@@ -155,28 +158,29 @@ def _tensors(path: Path, expected: dict[str, Any]) -> dict[str, Tensor]:
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size != expected.get("bytes"):
-                raise _damage(path, f"expected {expected.get('bytes')} bytes, got {size}")
+                raise damage(path, f"expected {expected.get('bytes')} bytes, got {size}")
             buffer = torch.empty(size, dtype=torch.uint8)
             view = buffer.numpy().data
             done = 0
             while done < size and (count := file.readinto(view[done:])):
                 done += count
     except OSError as error:
-        raise _unreadable(path, error) from error
-    if damage := damage_of(view[:done], size=size, sha256=expected.get("sha256")):
-        raise _damage(path, damage)
+        raise unreadable(path, error) from error
+    if fault := damage_of(view[:done], size=size, sha256=expected.get("sha256")):
+        raise damage(path, fault)
     try:
         return parse_tensors(buffer)
     except (ValueError, RecursionError) as error:
-        raise _damage(path, str(error)) from error
+        raise damage(path, str(error)) from error
 
 
-def _damage(path: Path, what: str) -> CheckpointError:
+def damage(path: Path, what: str) -> CheckpointError:
+    """The error for a file whose content is not what was written."""
     return CheckpointError(f"{path}: damaged: {what}", damaged=True)
 
 
-def _unreadable(path: Path, error: OSError) -> CheckpointError:
+def unreadable(path: Path, error: OSError) -> CheckpointError:
     """The error for a file: a lost file is damage; one without read permission is not, and the user can help."""
     if error.errno in _LOST:
-        return _damage(path, reason_of(error))
+        return damage(path, reason_of(error))
     return CheckpointError(f"{path}: cannot be read: {reason_of(error)}; make it readable and try again")

@@ -25,6 +25,8 @@ from finegraph.training.batches import PhotoPairs
 from finegraph.training.optimizer import load_optimizer, optimizer_tensors
 
 _NETWORK = "network."
+_ROWS = ("head.fine", "head.coarse")
+"""The layers of a head with a row for each label."""
 
 
 @dataclass
@@ -103,6 +105,20 @@ def capture(
     if graph:
         state["graph"] = canonical_json(network.graph)
     return tensors, state
+
+
+def split_rows(
+    tensors: Mapping[str, Shaped[Tensor, " ..."]],
+) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Shaped[Tensor, " ..."]], dict[str, Shaped[Tensor, " ..."]]]:
+    """What `capture` gives of a network whose labels are shared out: rows of fine labels, of coarse ones, and the rest.
+
+    The count of steps that an optimizer keeps is a single number, and so one of the rest.
+    """
+    parts: tuple[dict[str, Tensor], ...] = ({}, {}, {})
+    for name, tensor in tensors.items():
+        layers = [place for place, layer in enumerate(_ROWS) if f".{layer}." in name and tensor.ndim]
+        parts[layers[0] if layers else -1][name] = tensor
+    return parts[0], parts[1], parts[2]
 
 
 def restore(

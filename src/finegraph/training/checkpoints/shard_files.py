@@ -1,19 +1,21 @@
 """Checkpoints of heads whose labels are shared out: a file per process, read by any number of processes.
 
-    000350/shard-00001-of-00002.safetensors    the rows of one process, and which labels they are of
-          /shard-00001-of-00002.json           what the file is, and its checksum
-          /whole.json                          written last: the step, the graph, the checksums of all records
+    checkpoints/000007-step-350-best/shard-00001-of-00002.safetensors    the rows of one process, and of which labels
+                                    /shard-00001-of-00002.json           what the file is, and its checksum
+                                    /whole.json                          the step, the graph, the state, the checksums
 
-Each process writes its own rows and no others; rows that all of them hold are written by the first. A folder counts
-only with `whole.json`, which the first process writes once all others are done, so a kill at any moment leaves the
-folders before it. A process reads the rows of its labels from the files that have them, which are mapped into memory:
-so a run goes on with another number of processes. No code is ever loaded from a file. Cost: each process writes and
-checks its own part; reading checks all files once.
+Each process writes its own rows and no others; rows that all of them hold are written by the first. The folder has a
+temporary name until all have written and `whole.json` is there, and appears in one step: so what `checkpoint.py`
+promises holds here too. When `save` returns, the checkpoint is on the disk; nothing is removed before; a kill at any
+moment leaves the ones before it; a damaged one is passed over. A process reads the rows of its labels from the files
+that have them, which are mapped into memory: so a run goes on with another number of processes. No code is ever loaded
+from a file. Cost: each process writes and checks its own part; reading checks all files once, in each process.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,22 +28,32 @@ from torch import Tensor
 
 from finegraph.errors import CheckpointError
 from finegraph.files.checked_file import FileEntry, damage_of, entry_of, map_file
-from finegraph.files.durable import make_folder, reason_of, remove_folder, sync_folder, synced_file, write_new
+from finegraph.files.durable import (
+    make_folder,
+    reason_of,
+    remove_stale,
+    sync_folder,
+    synced_file,
+    temporary_in,
+    write_all,
+)
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.tensor_frame import Frame, read_frame
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard
+from finegraph.training.checkpoints.checkpoint_reader import CheckpointName, damage, unreadable, with_fallback
+from finegraph.training.checkpoints.kept_checkpoints import KeptCheckpoints
 from finegraph.training.checkpoints.tensor_file import TYPES, TensorWriter
 from finegraph.training.distributed import Ranks
 
-FORMAT, VERSION = "finegraph shards", 1
+FORMAT, VERSION = "finegraph.shards", 1
 _WHOLE = "whole.json"
 _FINE, _COARSE, _ALL = "labels.fine", "labels.coarse", "all."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShardState:
-    """What a folder holds for one process.
+    """What a checkpoint holds for one process.
 
     Attributes:
         step: after how many steps it was written.
@@ -49,6 +61,7 @@ class ShardState:
         coarse: the same for its coarse labels.
         whole: tensors that all processes hold.
         state: what was kept beside them.
+        notes: what was wrong with newer ones that should have been taken; empty if nothing was.
     """
 
     step: int
@@ -56,102 +69,161 @@ class ShardState:
     coarse: dict[str, Shaped[Tensor, " ..."]]
     whole: dict[str, Shaped[Tensor, " ..."]]
     state: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> dict[str, Shaped[Tensor, " ..."]]:
+        """All tensors of the process, by name."""
+        return {**self.whole, **self.fine, **self.coarse}
 
 
-def save_shards(
-    folder: Path,
-    graph: LabelGraph,
-    shard: LabelShard,
-    ranks: Ranks,
-    step: int,
-    fine: Mapping[str, Shaped[Tensor, " ..."]],
-    coarse: Mapping[str, Shaped[Tensor, " ..."]],
-    whole: Mapping[str, Shaped[Tensor, " ..."]] | None = None,
-    state: Mapping[str, object] | None = None,
-) -> Path:
-    """Save the rows of all processes; all call this at the same point. The one before it is kept, older ones go.
+class ShardFolder(KeptCheckpoints):
+    """The checkpoints of a job whose processes share labels out; on a disk that all of them see.
+
+    All processes call each method at the same point.
 
     Args:
-        folder: where checkpoints are; on a disk that all processes see.
+        path: the folder; it is made by the first save.
         graph: the label graph.
         shard: the labels of this process.
         ranks: this process among the others.
-        step: how many steps were taken.
-        fine: tensors with a row for each of its fine labels, by name: weights, momentum.
-        coarse: the same for its coarse labels.
-        whole: tensors that all processes hold, such as the network in front; those of the first one are written.
-        state: text, numbers, lists and dicts to keep beside them.
-
-    Raises:
-        CheckpointError: a file cannot be written; earlier checkpoints are untouched.
+        keep: how many earlier checkpoints are kept beside the last, and beside the best, to fall back to.
     """
-    target = folder / f"{step:06d}"
-    shard_coarse = shard.coarse(graph)
-    kept = np.ones(len(shard_coarse), bool) if ranks.first else _local(graph, shard, shard_coarse)
-    tensors: dict[str, Tensor] = {_FINE: torch.from_numpy(shard.fine), _COARSE: torch.from_numpy(shard_coarse[kept])}
-    rows = torch.from_numpy(np.flatnonzero(kept))
-    tensors |= {f"fine.{name}": values for name, values in fine.items()}
-    tensors |= {
-        f"coarse.{name}": values.detach() if kept.all() else values.detach()[rows] for name, values in coarse.items()
-    }
-    if ranks.first:
-        tensors |= {f"{_ALL}{name}": values for name, values in (whole or {}).items()}
-    faults = ranks.gather(_made_anew(target) if ranks.first else None)
-    # All must know whether all can go on, or one would wait for ever.
-    _refuse(target, step, faults)
-    written = _written(target, f"shard-{shard.rank + 1:05d}-of-{shard.size:05d}", tensors)
-    records = ranks.gather(written)
-    _refuse(target, step, [record for record in records if isinstance(record, str)])
-    if ranks.first:
-        about = {"format": FORMAT, "version": VERSION, "step": step, "graph": graph.digest}
-        write_new(target / _WHOLE, seal({**about, "records": records, "state": dict(state or {})}))
-        sync_folder(folder)
-        for old in saved_steps(folder)[:-2]:
-            remove_folder(folder / f"{old:06d}")
-    ranks.wait()
-    return target
 
+    def __init__(
+        self, path: str | os.PathLike[str], graph: LabelGraph, shard: LabelShard, ranks: Ranks, keep: int = 1
+    ) -> None:
+        super().__init__(path, keep)
+        self.graph, self.shard, self.ranks = graph, shard, ranks
 
-def saved_steps(folder: Path) -> list[int]:
-    """The steps of the checkpoints in a folder that were written to the end, rising."""
-    if not folder.is_dir():
-        return []
-    names = [entry for entry in os.listdir(folder) if entry.isdigit() and (folder / entry / _WHOLE).is_file()]
-    return sorted(int(name) for name in names)
+    def save(
+        self,
+        step: int,
+        fine: Mapping[str, Shaped[Tensor, " ..."]],
+        coarse: Mapping[str, Shaped[Tensor, " ..."]],
+        whole: Mapping[str, Shaped[Tensor, " ..."]] | None = None,
+        state: Mapping[str, object] | None = None,
+        *,
+        best: bool = False,
+    ) -> Path:
+        """Save the rows of all processes; when this returns, they are on the disk and `last` gives them or newer ones.
 
+        Args:
+            step: how many steps were taken.
+            fine: tensors with a row for each of its fine labels, by name: weights, momentum.
+            coarse: the same for its coarse labels.
+            whole: tensors that all processes hold, such as the network in front; those of the first one are written.
+            state: text, numbers, lists and dicts to keep beside them; that of the first process is written.
+            best: whether this is the best so far.
 
-def load_shards(folder: Path, graph: LabelGraph, shard: LabelShard) -> ShardState | None:
-    """The rows of this process from the newest checkpoint, whatever number of processes wrote it; None without any.
+        Returns:
+            The folder of the new checkpoint.
 
-    Args:
-        folder: where checkpoints are.
-        graph: the label graph.
-        shard: the labels of this process.
+        Raises:
+            CheckpointError: a file cannot be written; earlier checkpoints are untouched.
+        """
+        shard_coarse = self.shard.coarse(self.graph)
+        kept = np.ones(len(shard_coarse), bool) if self.ranks.first else _local(self.graph, self.shard, shard_coarse)
+        tensors = {_FINE: torch.from_numpy(self.shard.fine), _COARSE: torch.from_numpy(shard_coarse[kept])}
+        rows = torch.from_numpy(np.flatnonzero(kept))
+        tensors |= {f"fine.{name}": values for name, values in fine.items()}
+        tensors |= {
+            f"coarse.{name}": values.detach() if kept.all() else values.detach()[rows]
+            for name, values in coarse.items()
+        }
+        if self.ranks.first:
+            tensors |= {f"{_ALL}{name}": values for name, values in (whole or {}).items()}
+        # All must hear whether all can go on, or one would wait for ever.
+        name, temporary, fault = self.ranks.gather(self._begin(step, best) if self.ranks.first else None)[0]
+        self._refuse(step, temporary, [fault])
+        file = f"shard-{self.shard.rank + 1:05d}-of-{self.shard.size:05d}"
+        records = self.ranks.gather(_written(temporary, file, tensors))
+        self._refuse(step, temporary, [record for record in records if isinstance(record, str)])
+        target = self.path / str(name)
+        fault = None
+        if self.ranks.first:
+            about = {"format": FORMAT, "version": VERSION, **asdict(name), "graph": self.graph.digest}
+            fault = _finished(temporary, target, {**about, "records": records, "state": dict(state or {})})
+        self._refuse(step, temporary, self.ranks.gather(fault))
+        if self.ranks.first:
+            self._prune()
+        return target
 
-    Raises:
-        CheckpointError: a file is damaged or missing, or it is of another graph.
-    """
-    steps = saved_steps(folder)
-    if not steps:
-        return None
-    target = folder / f"{steps[-1]:06d}"
-    about = _unsealed(target / _WHOLE)
-    if about.get("format") != FORMAT or about.get("version") != VERSION:
-        raise CheckpointError(f"{target}: expected the format {FORMAT!r}, version {VERSION}")
-    if about["graph"] != graph.digest:
-        raise CheckpointError(f"{target}: its rows are of another label graph; resume with the graph it began with")
-    filled_rows: dict[str, _Rows] = {}
-    whole: dict[str, Tensor] = {}
-    for entry in about["records"]:
-        _take(target, FileEntry(**entry), filled_rows, whole, graph, shard)
-    missing = [name for name, rows in filled_rows.items() if not bool(rows.filled.all())]
-    if missing:
-        raise CheckpointError(f"{target}: rows of {missing[0]!r} are in none of its files; restore it from a copy")
-    parts = {
-        kind: {name.removeprefix(kind): rows.values for name, rows in filled_rows.items() if name.startswith(kind)}
-        for kind in ("fine.", "coarse.")
-    }
-    return ShardState(steps[-1], parts["fine."], parts["coarse."], whole, about["state"])
+    def last(self) -> ShardState | None:
+        """The rows of this process from the last checkpoint, or the newest that is whole; None without any.
+
+        It does not matter how many processes wrote it.
+
+        Raises:
+            CheckpointError: there are some, and all of them are damaged; or they are of another graph.
+        """
+        return self._newest(False, self._load)
+
+    def best(self) -> ShardState | None:
+        """The same from the last checkpoint that was saved as the best.
+
+        Raises:
+            CheckpointError: there are some, and all of them are damaged; or they are of another graph.
+        """
+        return self._newest(True, self._load)
+
+    def _begin(self, step: int, best: bool) -> tuple[CheckpointName, Path, str | None]:
+        """Make the folder that all processes write to; returns what it will be called, where it is, and any fault."""
+        temporary = temporary_in(self.path)
+        try:
+            make_folder(self.path)
+            remove_stale(self.path)
+            os.mkdir(temporary)
+            return self._next_name(step, best), temporary, None
+        except OSError as error:
+            return CheckpointName(0, step, best), temporary, reason_of(error)
+        except CheckpointError as error:
+            return CheckpointName(0, step, best), temporary, str(error)
+
+    def _refuse(self, step: int, temporary: Path, faults: Sequence[str | None]) -> None:
+        """Raise in all processes if one of them cannot go on."""
+        known = [fault for fault in faults if fault is not None]
+        if not known:
+            return
+        if self.ranks.first:
+            shutil.rmtree(temporary, ignore_errors=True)  # what cannot be removed now goes at the next start
+        raise CheckpointError(
+            f"{self.path}: cannot save the rows of step {step}: {known[0]}. The checkpoints saved before are "
+            "untouched; make room or make the folder writable, then resume the run"
+        )
+
+    def _load(self, target: Path, name: CheckpointName, notes: Sequence[str]) -> ShardState:
+        """The rows of this process from one checkpoint, with every byte checked."""
+        about = _unsealed(target / _WHOLE)
+        if about.get("format") != FORMAT or about.get("version") != VERSION:
+            raise CheckpointError(
+                f"{target}: expected the format {FORMAT!r}, version {VERSION}, got {about.get('format')!r}, version "
+                f"{about.get('version')!r}; use the finegraph that it was saved by, or a later one"
+            )
+        recorded_name = CheckpointName(about["number"], about["step"], about["best"])
+        if name != recorded_name:
+            raise damage(target, f"its name was changed; its record says {recorded_name}")
+        if about["graph"] != self.graph.digest:
+            raise CheckpointError(f"{target}: its rows are of another label graph; resume with the graph it began with")
+        filled_rows: dict[str, _Rows] = {}
+        whole: dict[str, Tensor] = {}
+        for entry in about["records"]:
+            _take(target, FileEntry(**entry), filled_rows, whole, self.graph, self.shard)
+        missing = [name for name, rows in filled_rows.items() if not bool(rows.filled.all())]
+        if missing:
+            raise damage(target, f"rows of {missing[0]!r} are in none of its files")
+        parts = {
+            kind: {name.removeprefix(kind): rows.values for name, rows in filled_rows.items() if name.startswith(kind)}
+            for kind in ("fine.", "coarse.")
+        }
+        return ShardState(
+            step=name.step,
+            fine=parts["fine."],
+            coarse=parts["coarse."],
+            whole=whole,
+            state=about["state"],
+            notes=with_fallback(notes, name.step),
+        )
 
 
 @dataclass(frozen=True)
@@ -175,12 +247,12 @@ def _take(
     sealed = _read(path)
     fault = damage_of(sealed, size=record.bytes, sha256=record.sha256)
     if fault is not None:
-        raise CheckpointError(f"{path}: {fault}; restore it from a copy", damaged=True)
+        raise damage(path, fault)
     file = FileEntry(**_content(path, bytes(sealed))["file"])
     data = _read(target / file.name)
     fault = damage_of(data, size=file.bytes, sha256=file.sha256)
     if fault is not None:
-        raise CheckpointError(f"{target / file.name}: {fault}; restore it from a copy", damaged=True)
+        raise damage(target / file.name, fault)
     frame = read_frame(data)
 
     wanted = {"fine.": (shard.fine, _FINE), "coarse.": (shard.coarse(graph), _COARSE)}
@@ -229,17 +301,6 @@ def _local(graph: LabelGraph, shard: LabelShard, coarse: Any) -> Any:
     return np.zeros(len(coarse), bool)
 
 
-def _made_anew(target: Path) -> str | None:
-    """Make an empty folder, without what a job that was killed while saving has left; returns why it cannot be made."""
-    try:
-        if target.exists():
-            remove_folder(target)
-        make_folder(target)
-    except OSError as error:
-        return reason_of(error)
-    return None
-
-
 def _written(target: Path, name: str, tensors: Mapping[str, Tensor]) -> dict[str, Any] | str:
     """Write the file of one process and its record; returns what to keep of the record, or why it cannot be written."""
     writer = TensorWriter(tensors)
@@ -248,26 +309,31 @@ def _written(target: Path, name: str, tensors: Mapping[str, Tensor]) -> dict[str
             digest = writer.write(handle)
         entry = FileEntry(name=f"{name}.safetensors", bytes=writer.size, sha256=digest)
         record = seal({"format": FORMAT, "version": VERSION, "file": asdict(entry)})
-        write_new(target / f"{name}.json", record)
+        with synced_file(target / f"{name}.json") as handle:
+            write_all(handle, record)
     except OSError as error:
         return reason_of(error)
     return asdict(entry_of(f"{name}.json", record))
 
 
-def _refuse(target: Path, step: int, faults: Sequence[str | None]) -> None:
-    """Raise in all processes if one of them cannot go on."""
-    known = [fault for fault in faults if fault is not None]
-    if known:
-        raise CheckpointError(
-            f"{target}: cannot save the rows of step {step}: {known[0]}; earlier checkpoints are untouched"
-        )
+def _finished(temporary: Path, target: Path, whole: Mapping[str, object]) -> str | None:
+    """Write what makes a checkpoint whole and give it its name; returns why that cannot be done."""
+    try:
+        with synced_file(temporary / _WHOLE) as handle:
+            write_all(handle, seal(dict(whole)))
+        sync_folder(temporary)
+        os.rename(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        return reason_of(error)
+    return None
 
 
 def _read(path: Path) -> Any:
     try:
         return map_file(path)
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {reason_of(error)}") from error
+        raise unreadable(path, error) from error
 
 
 def _unsealed(path: Path) -> dict[str, Any]:
@@ -278,4 +344,4 @@ def _content(path: Path, data: bytes) -> dict[str, Any]:
     try:
         return unseal(data)
     except ValueError as error:
-        raise CheckpointError(f"{path}: {error}; restore it from a copy", damaged=True) from error
+        raise damage(path, str(error)) from error

@@ -117,6 +117,8 @@ def _check_tensor(name: object, tensor: object) -> None:
 
 def _bytes_of(tensor: Tensor) -> memoryview:
     """The bytes of a tensor; not copied if they are contiguous."""
+    if not tensor.numel():
+        return memoryview(b"")  # one of no rows may have any strides
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy().data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.comparisons import Comparison
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.batches import PhotoPair, PhotoPairs
+from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.graph_comparisons import ComparedKind, FittedComparisons, photo_names, with_comparisons
 from finegraph.workflows.labels.graph_sources import StoredLabels, read_stored
 from finegraph.workflows.training.held_out import ChooseParts, new_parts
+from finegraph.workflows.training.shared_labels import check_shared, head_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +177,20 @@ def _whole(place: str) -> str:
     return str(Path(place).absolute())
 
 
-def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:
-    """The network that settings name, with pretrained backbones and a new head."""
+def make_network(settings: TrainSettings, graph: LabelGraph, ranks: Ranks | None = None) -> Network:
+    """The network that settings name, with pretrained backbones and a new head.
+
+    Args:
+        settings: the settings.
+        graph: the label graph.
+        ranks: this process among those that may share the labels of the head out; by default it is the only one.
+
+    Raises:
+        SettingsError: the labels are to be shared out, and the graph, the network or the device stands against it.
+    """
+    share = settings.shard_labels and settings.tune == "all"
+    if share:
+        check_shared(settings, graph, ranks or Ranks())
     design = NetworkDesign(network=settings.network, head=settings.head, coarse_network=settings.coarse_network)
     return build_network(
         graph,
@@ -185,6 +200,7 @@ def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:
         dropout=settings.dropout,
         # With a fitted head new layers are not trained, and untrained auxiliary heads would only disturb.
         auxiliary=settings.tune == "all" and settings.auxiliary and settings.numbers().start == "new",
+        make_head=partial(head_part, graph, ranks or Ranks()) if share else None,
     )
 
 

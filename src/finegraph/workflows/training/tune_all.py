@@ -22,11 +22,12 @@ from finegraph.nn import BipartiteHead, Network, laplacian_prior
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import load_network
 from finegraph.training.distributed import Ranks
-from finegraph.training.loop import Judgement, Run, Validation, Watcher, train
+from finegraph.training.loop import Judgement, Run, Validation, Watcher, shard_folder, train
 from finegraph.training.recipes import Recipe
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph
+from finegraph.workflows.training.shared_labels import collect_head, share_fitted
 from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.tune_head import (
     Chosen,
@@ -93,7 +94,7 @@ def tune_all(
     Returns:
         How it went; None if it was asked to stop before the end, and saved.
     """
-    if settings.laplacian:
+    if settings.laplacian and network.shared_head is None:
         laplacian_prior(network.head)  # refused before anything is trained if the weights do not compare
     validation = None if data.val is None else _validation(data.val, views, settings, ranks)
     recipe, refit, learning = settings.numbers(), None, _Learning(data.graph)
@@ -130,7 +131,7 @@ def tune_all(
     if not train(run, resume=resume):
         return None
     ranks.wait()  # until the first process has saved
-    checkpoints = CheckpointFolder(folder.checkpoints)
+    checkpoints = shard_folder(network, folder.checkpoints, ranks) or CheckpointFolder(folder.checkpoints)
     best, last = checkpoints.best(), checkpoints.last()
     assert best is not None
     assert last is not None
@@ -144,6 +145,7 @@ def tune_all(
     if refit is not None and network.scaling is not None:
         # Checkpoints have the weights of a head alone; for its statistics an earlier one is fitted once more.
         fitted = refit.latest if refit.called and best.step == last.step else refit()
+    collect_head(network)
     learnt = learning.of(network.graph)
     if learnt is not None:
         fitted = _with_names(network, learnt, fitted)
@@ -259,7 +261,7 @@ def _fit_first(
 
     Other processes get its form here, and its numbers when training begins.
     """
-    weight = network.head.fine.weight
+    weight, shared = network.head.fine.weight, network.shared_head
     network.eval()
     tuned = tune_head(network, data, views, settings, ranks, progress)
     learning.learnt = ranks.gather(None if tuned is None else tuned.learnt)[0]
@@ -268,6 +270,8 @@ def _fit_first(
     scaling = ranks.gather(network.design.scaling)[0]
     if scaling != network.design.scaling:
         network.expect_scaling(scaling)
+    if shared is not None:
+        share_fitted(network, shared, ranks)
     network.to(weight.device, weight.dtype)
     return None if tuned is None else tuned.chosen
 
@@ -289,7 +293,7 @@ def _fit_again(
     network.eval()
     local_samples = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
     parts = ranks.gather(training_features(network, local_samples, views, settings, False, _silent))
-    head, scaling = network.head, network.scaling
+    head, scaling, shared = network.head, network.scaling, network.shared_head
     fitted: FittedHead | None = None
     notes: Sequence[str] = ()
     moves = bool(settings.learn) and learning.moves and learning.learnt is not None
@@ -308,14 +312,20 @@ def _fit_again(
             learning.learnt = learning.learnt.moved_to(network.graph, fitted.notes)
             notes = learning.learnt.notes
             head.relink(network.graph)
-        head.load_state_dict(network.head.state_dict())
         if scaling is not None and network.scaling is not None:
             scaling.load_state_dict(network.scaling.state_dict())
-        network.put_head(head, scaling)
+        if shared is None:
+            head.load_state_dict(network.head.state_dict())
+            network.put_head(head, scaling)
+        else:
+            network.put_head(network.head, scaling)
     if moves:
         learning.learnt, linked = ranks.gather((learning.learnt, network.graph))[0]
         head.relink(linked)
-    ranks.copy_first([*head.state_dict().values(), *([] if scaling is None else scaling.state_dict().values())])
+    if shared is not None:
+        share_fitted(network, shared, ranks)
+    copied = {} if shared is not None else head.state_dict()
+    ranks.copy_first([*copied.values(), *([] if scaling is None else scaling.state_dict().values())])
     return fitted, notes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING, targets_of
@@ -17,10 +17,12 @@ from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError
 from finegraph.evaluation.judgements import judge_kind
+from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.pipeline import PhotoPipeline
 from finegraph.model.features.photos import OnBadFile, PhotoInput, read_views, sample_inputs
 from finegraph.nn import Network
+from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.guard import first_bad_layer
 from finegraph.training.loop import Judgement
@@ -41,13 +43,42 @@ class Tally:
         """Count the answers to a batch; labels that are not known are left out."""
         log_probs = posterior.log_probs()
         fine = fine.to(log_probs.device)
+        target_log_probs = log_probs.gather(1, fine.masked_fill(fine == MISSING, 0).unsqueeze(1)).squeeze(1)
+        answers = {kind: posterior.kind_log_probs(kind, log_probs).argmax(dim=1) for kind in posterior.graph.kinds}
+        self._add_answers(posterior.graph, log_probs.argmax(dim=1), -target_log_probs, answers, fine, kinds)
+
+    def add_shared(
+        self,
+        head: ShardedHead,
+        features: Float[Tensor, "batch feature"],
+        fine: Int[Tensor, " batch"],
+        kinds: Mapping[str, Int[Tensor, " batch"]],
+    ) -> None:
+        """The same for a head whose labels are shared out; all processes call it with the same photos."""
+        best = head.top(features, 1).label[:, 0]
+        with torch.no_grad():
+            surprise = head.loss(features, fine, kind_weights=0.0, reduction="none", ignore_index=MISSING)
+        log_probs = head.all_kind_log_probs(features, head.graph.kinds)
+        answers = {kind: own.argmax(dim=1) for kind, own in log_probs.items()}
+        self._add_answers(head.graph, best, surprise, answers, fine, kinds)
+
+    def _add_answers(
+        self,
+        graph: LabelGraph,
+        best: Int[Tensor, " batch"],
+        surprise: Float[Tensor, " batch"],
+        answers: Mapping[str, Int[Tensor, " batch"]],
+        fine: Int[Tensor, " batch"],
+        kinds: Mapping[str, Int[Tensor, " batch"]],
+    ) -> None:
+        """Count the best fine labels, - log p of the true ones, and the best labels of all kinds."""
         known = fine != MISSING
-        self._count(0, (log_probs.argmax(dim=1) == fine)[known])
-        self._count(1, -log_probs[known].gather(1, fine[known].unsqueeze(1)).squeeze(1))
-        for place, kind in enumerate(posterior.graph.kinds):
-            answer = posterior.kind_log_probs(kind, log_probs).argmax(dim=1).cpu().numpy()
+        self._count(0, (best == fine)[known])
+        self._count(1, surprise[known])
+        for place, kind in enumerate(graph.kinds):
+            answer = answers[kind].cpu().numpy()
             seen = kinds[kind].cpu().numpy() if kind in kinds else None
-            right = torch.from_numpy(judge_kind(posterior.graph.kind(kind), answer, fine.cpu().numpy(), seen))
+            right = torch.from_numpy(judge_kind(graph.kind(kind), answer, fine.cpu().numpy(), seen))
             self._count(2 + place, right[right >= 0])
 
     def _count(self, place: int, values: Tensor) -> None:
@@ -87,28 +118,75 @@ def validate(
         PhotoFileError: one of them cannot be read, where that is an error.
     """
     network.eval()
-    pipeline = PhotoPipeline(network, views, cache=False, threads=threads)
-    fine, kinds = targets_of(samples, network.graph)
-    inputs = sample_inputs(samples, box=views.box)
-    tally = Tally(network.graph.kinds)
-    bad: list[PhotoFileError] = []
-    odd: tuple[str | None, list[str]] | None = None
+    work = _Work(network, samples, views, threads, on_bad_file)
     for start in range(0, len(samples), _BATCH):  # as many turns in all processes, or some would wait for ever
         numbers = ranks.share(range(start, min(start + _BATCH, len(samples))))
-        for batch in pipeline.posteriors([inputs[number] for number in numbers], on_bad_file=on_bad_file):
-            bad.extend(batch.bad.values())
-            read = [numbers[number] for number in batch.numbers]
-            tally.add(batch.posterior, fine[read], {name: labels[read] for name, labels in kinds.items()})
-            if odd is None and not bool(tally.numbers.isfinite().all()):
-                odd = _odd_layer(network, views, [inputs[number] for number in read])
+        if network.shared_head is None:
+            work.look(numbers)
+        else:
+            work.look_together(numbers, network.shared_head, ranks)
         if stop():
             return None
-    gathered = ranks.gather((bad, odd))
+    gathered = ranks.gather((work.bad, work.odd))
     errors = tuple(error for part, _ in gathered for error in part)
     if len(errors) == len(samples):
         raise DataError(f"none of the {len(samples):,} validation photos can be read; the first: {errors[0]}")
     layer, photos = next((one for _, one in gathered if one is not None), (None, []))
-    return Judgement(tally.metrics(ranks), errors, layer, tuple(photos))
+    return Judgement(work.tally.metrics(ranks), errors, layer, tuple(photos))
+
+
+class _Work:
+    """A validation under way, in one process.
+
+    Attributes:
+        tally: sums and counts so far.
+        bad: the photos that could not be read.
+        odd: the first layer with numbers that are not finite, and the photos; None if all are.
+    """
+
+    def __init__(
+        self, network: Network, samples: Samples, views: ViewSettings, threads: int, on_bad_file: OnBadFile
+    ) -> None:
+        self.network, self.views, self.on_bad_file = network, views, on_bad_file
+        self.pipeline = PhotoPipeline(network, views, cache=False, threads=threads)
+        self.fine, self.kinds = targets_of(samples, network.graph)
+        self.inputs = sample_inputs(samples, box=views.box)
+        self.tally = Tally(network.graph.kinds)
+        self.bad: list[PhotoFileError] = []
+        self.odd: tuple[str | None, list[str]] | None = None
+
+    def look(self, numbers: Sequence[int]) -> None:
+        """Judge the answers to some photos."""
+        photos = [self.inputs[number] for number in numbers]
+        for batch in self.pipeline.posteriors(photos, on_bad_file=self.on_bad_file):
+            self.bad.extend(batch.bad.values())
+            read = [numbers[number] for number in batch.numbers]
+            self.tally.add(batch.posterior, self.fine[read], self._kinds_of(read))
+            self._note_odd(bool(self.tally.numbers.isfinite().all()), read)
+
+    def look_together(self, numbers: Sequence[int], head: ShardedHead, ranks: Ranks) -> None:
+        """Judge the answers to the photos of all processes, which answer together; the first one counts."""
+        weight = head.fine.weight
+        found, read = [weight.new_zeros(0, head.features)], list[int]()
+        photos = [self.inputs[number] for number in numbers]
+        for batch in self.pipeline.extractor.batches(photos, _BATCH, on_bad_file=self.on_bad_file):
+            self.bad.extend(batch.bad.values())
+            found.append(batch.fine.flatten(0, 1).to(weight))
+            read += [numbers[number] for number in batch.numbers]
+        with torch.no_grad():
+            features = self.network.scaled(torch.cat(found))
+        self._note_odd(bool(features.isfinite().all()), read)
+        rows, place = ranks.all_rows(features), ranks.all_rows(torch.tensor(read, dtype=torch.int64))
+        tally = self.tally if ranks.first else Tally(self.network.graph.kinds)
+        if len(rows):
+            tally.add_shared(head, rows, self.fine[place], self._kinds_of(place))
+
+    def _kinds_of(self, numbers: list[int] | Int[Tensor, " batch"]) -> dict[str, Int[Tensor, " batch"]]:
+        return {name: labels[numbers] for name, labels in self.kinds.items()}
+
+    def _note_odd(self, finite: bool, read: Sequence[int]) -> None:
+        if not finite and self.odd is None:
+            self.odd = _odd_layer(self.network, self.views, [self.inputs[number] for number in read])
 
 
 def _odd_layer(network: Network, views: ViewSettings, photos: Sequence[PhotoInput]) -> tuple[str | None, list[str]]:

@@ -1,0 +1,86 @@
+"""Training with the labels of the head shared out among the processes of a job (`nn/sharded_head.py`).
+
+Each process makes the rows of its own labels; a whole head is nowhere while the network is trained. A head that is
+fitted to features, to start from or anew after an epoch, is fitted in the first process, which sends the rows; and at
+the end the first one collects all rows for the model folder. So for these the whole head has to fit there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from finegraph.errors import InputError, SettingsError
+from finegraph.graph import LabelGraph
+from finegraph.graph.label_shards import label_shard
+from finegraph.nn import BipartiteHead, Network
+from finegraph.nn.backbones import Backbone
+from finegraph.nn.sharded_head import ShardedHead
+from finegraph.training.distributed import Ranks
+from finegraph.training.settings import TrainSettings
+
+_MAX_NAMES = 3
+
+
+def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> None:
+    """Refuse to share labels out where that is not built; settings that do not go with it are refused by themselves.
+
+    Args:
+        settings: of the training.
+        graph: the label graph.
+        ranks: this process among the others; all of them refuse.
+
+    Raises:
+        SettingsError: the graph has numbers or too few labels, or the network is not on a CPU.
+    """
+    if graph.numbers:
+        few = ", ".join(graph.numbers[:_MAX_NAMES]) + (", ..." if len(graph.numbers) > _MAX_NAMES else "")
+        raise SettingsError(
+            f"shard_labels: a head with numbers cannot be shared out, and the graph has {few}; use kinds to leave them "
+            "out, or leave out shard_labels"
+        )
+    if settings.device != "cpu" and (settings.device != "auto" or torch.cuda.is_available()):
+        raise SettingsError(
+            "shard_labels: labels are shared out among processes that compute on CPUs; set device to cpu, or leave out "
+            "shard_labels"
+        )
+    try:
+        for rank in range(ranks.size):
+            label_shard(graph, rank, ranks.size)
+    except InputError as error:
+        raise SettingsError(f"shard_labels: {error}") from error
+
+
+def head_part(graph: LabelGraph, ranks: Ranks, backbone: Backbone) -> ShardedHead:
+    """The rows of a new head that this process holds.
+
+    Raises:
+        SettingsError: the network has auxiliary branches.
+    """
+    if backbone.auxiliary_sizes:
+        raise SettingsError(
+            "shard_labels: auxiliary branches have heads of their own, which cannot be shared out; set auxiliary to "
+            "false, or leave out shard_labels"
+        )
+    return ShardedHead(backbone.feature_size, graph, ranks, rank=ranks.rank, size=ranks.size)
+
+
+def share_fitted(network: Network, head: ShardedHead, ranks: Ranks) -> None:
+    """Share out the head that was fitted in the first process and is in the network there; all processes call it.
+
+    Args:
+        network: gets the shared head again.
+        head: the rows of this process, which are changed in place: optimizer and checkpoints know them.
+        ranks: this process among the others.
+    """
+    fitted = network.head if ranks.first else None
+    assert fitted is None or isinstance(fitted, BipartiteHead)
+    network.share_head(head)
+    head.take_first(fitted)  # no doubt among its numbers: a whole network is trained on scores as the layers give them
+
+
+def collect_head(network: Network) -> None:
+    """Give the network of the first process the whole head; all processes call it, and the others keep their rows."""
+    head = network.shared_head
+    whole = None if head is None else head.whole_in_first()
+    if whole is not None:
+        network.put_head(whole, network.scaling)
