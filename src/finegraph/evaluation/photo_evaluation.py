@@ -12,6 +12,7 @@ files, else one more pass of the network over all photos.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -32,6 +33,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
 from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_metrics
 from finegraph.graph.faults import first_few
+from finegraph.model.answering.pipeline import posterior_of
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import Progress
@@ -117,12 +119,14 @@ def evaluate_photos(
         name_of=lambda number: str(samples[number].path),
         details=details,
         questions=asking,
+        score_again=partial(posterior_of, classifier.network),
     )
     joined = JoinedProgress(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []
     for batch in photo_batches(classifier, samples, settings, bad, joined.part(0), known):
         seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
-        collector.add(batch.posterior, fine[batch.numbers], seen, torch.tensor(batch.numbers))
+        features = (batch.features, batch.coarse_features)
+        collector.add(batch.posterior, fine[batch.numbers], seen, torch.tensor(batch.numbers), features)
     result = collector.result()
     others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, joined.part(len(samples)))
     rule = (
