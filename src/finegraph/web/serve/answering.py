@@ -160,15 +160,19 @@ class ServedModel:
     ) -> list[Scores]:
         """The scores of photos with these features, of one view each."""
         posterior = posterior_of(self.model.network, features, coarse_features)
-        parts = (
-            posterior.fine_scores,
-            posterior.coarse_scores,
-            features[:, 0],
-            posterior.number_scores,
-            None if coarse_features is None else coarse_features[:, 0],
-        )
-        rows = [_rows(part) for part in parts]
-        return [Scores(*(None if part is None else part[row] for part in rows)) for row in range(len(features))]
+        fine, feature = _rows(posterior.fine_scores), _rows(features[:, 0])
+        others = {
+            "coarse": posterior.coarse_scores,
+            "numbers": posterior.number_scores,
+            "coarse_feature": None if coarse_features is None else coarse_features[:, 0],
+        }
+        rows = {name: _rows(part) for name, part in others.items() if part is not None}
+        return [
+            Scores(
+                fine[row], **{"coarse": None, **{name: part[row] for name, part in rows.items()}}, feature=feature[row]
+            )
+            for row in range(len(features))
+        ]
 
     def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
         """The predictions for photos with these scores and the same question.
@@ -199,9 +203,8 @@ class ServedModel:
 
     def pack(self, scores: Scores) -> str:
         """Scores as text that a client can keep and send back; the features instead if they are fewer."""
-        kept = (scores.fine, scores.coarse, scores.numbers)
-        if self._kept_features is not None:
-            kept = (scores.feature, scores.coarse_feature)
+        of_features, of_labels = (scores.feature, scores.coarse_feature), (scores.fine, scores.coarse, scores.numbers)
+        kept = of_labels if self._kept_features is None else of_features
         parts = [part.reshape(-1) for part in kept if part is not None]
         return f"{self.id}:{base64.b64encode(np.concatenate(parts).astype('<f4').tobytes()).decode()}"
 
@@ -279,8 +282,9 @@ class ServedModel:
         return coarse, numbers
 
 
-def _rows(values: Tensor | None) -> NDArray[np.float32] | None:
-    return None if values is None else values.detach().float().cpu().numpy()
+def _rows(values: Tensor) -> NDArray[np.float32]:
+    rows: NDArray[np.float32] = values.detach().float().cpu().numpy()
+    return rows
 
 
 def _taught_id(fitted: str, revision: str) -> str:
