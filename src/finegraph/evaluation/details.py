@@ -85,7 +85,9 @@ def _draw(path: str) -> int:
 
 PhotoFeatures = tuple[Float[Tensor, "batch view feature"], Float[Tensor, "batch view coarse_feature"] | None]
 """The features of photos, and those for coarse labels, if there are any."""
-ScoreAgain = Callable[[Tensor, Tensor | None], Posterior]
+ScoreAgain = Callable[
+    [Float[Tensor, "batch view feature"], Float[Tensor, "batch view coarse_feature"] | None], Posterior
+]
 """Gives the posterior of features."""
 
 
