@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ from finegraph.nn.backbones.build import BACKBONES
 from finegraph.nn.backbones.preprocessing import Preprocessing
 
 FEATURES = 256
+PAGE_FIELDS = {"scores": "true", "risk": 0.05, "top": 100, "questions": 6}
+"""What the page sends with a photo: `predict` in web/page/api.js."""
 
 
 class Small(Backbone):
@@ -128,29 +131,55 @@ def served(folder: Path, photo: Path) -> list[tuple[str, float, float, str]]:
             raise SystemExit("".join(lines))
         threading.Thread(target=server.stdout.read, daemon=True).start()
         rows = [("serve, until it answers", time.monotonic() - start, memory_of(server.pid), "")]
-        content = photo.read_bytes()
-        head = (
-            b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
-        )
-        body = head + content + b"\r\n--x--\r\n"
-        for name, url, data in (
-            ("an answer over HTTP", "/v1/predict", body),
-            ("search of the labels", "/v1/labels?search=item%2099", None),
-        ):
-            seconds, size = [], 0
-            for _ in range(5):
-                request = urllib.request.Request(address + url, data=data)
-                if data is not None:
-                    request.add_header("content-type", "multipart/form-data; boundary=x")
-                start = time.monotonic()
-                with urllib.request.urlopen(request, timeout=60) as response:
-                    size = len(response.read())
-                seconds.append(time.monotonic() - start)
-            rows.append((name, float(np.median(seconds)), memory_of(server.pid), f"{size / 1000:.1f} kB"))
+        for name, seconds, note in answers(address, photo):
+            rows.append((name, seconds, memory_of(server.pid), note))
         return rows
     finally:
         server.terminate()
         server.wait()
+
+
+def answers(address: str, photo: Path) -> list[tuple[str, float, str]]:
+    """What the server is asked, with the median seconds and the bytes that move."""
+    shown = form(photo, PAGE_FIELDS)
+    kept = json.loads(response_of(address + "/v1/predict", shown))["photos"][0]["scores"]
+    tap = json.dumps({**PAGE_FIELDS, "scores": kept, "given": {"tofu": ["yes"]}}).encode()
+    asked: tuple[tuple[str, str, bytes | None], ...] = (
+        ("an answer over HTTP", "/v1/predict", form(photo, {})),
+        ("the same, as the page asks", "/v1/predict", shown),
+        ("a tap on the page", "/v1/given", tap),
+        ("search of the labels", "/v1/labels?search=item%2099", None),
+    )
+    rows = []
+    for name, path, data in asked:
+        seconds, size = [], 0
+        for _ in range(5):
+            start = time.monotonic()
+            size = len(response_of(address + path, data))
+            seconds.append(time.monotonic() - start)
+        sent = f", {len(data) / 1000:.1f} kB sent" if data is not None else ""
+        rows.append((name, float(np.median(seconds)), f"{size / 1000:.1f} kB{sent}"))
+    return rows
+
+
+def form(photo: Path, fields: Mapping[str, object]) -> bytes:
+    """A multipart body with a photo and fields; its boundary is x."""
+    head = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
+    parts = [head + photo.read_bytes()]
+    for name, value in fields.items():
+        parts.append(f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}'.encode())
+    return b"\r\n".join(parts) + b"\r\n--x--\r\n"
+
+
+def response_of(url: str, data: bytes | None) -> bytes:
+    """The content that a server answers with; `data` is a form or JSON."""
+    request = urllib.request.Request(url, data=data)
+    if data is not None:
+        kind = "application/json" if data.startswith(b"{") else "multipart/form-data; boundary=x"
+        request.add_header("content-type", kind)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        content: bytes = response.read()
+    return content
 
 
 def memory_of(process: int) -> float:

@@ -8,6 +8,8 @@ Each size runs in a process of its own. Training steps and questions stand besid
 cross-entropy or with the five best labels of one photo; both take turns in one run, so a busy machine slows both alike.
 Seconds are CPU seconds of all threads; memory is the largest resident memory while a step runs, beyond what was there
 before it. The graph has one kind with 3 labels for 10 fine ones, one with 1 for 100, one with 100 and 5 yes/no kinds.
+The part "mixed" asks a graph that has a number, too, and a kind with 100 labels of which every tenth fine label has one
+of two; the part "names" searches the names of all fine labels, as the picker of the page does.
 """
 
 from __future__ import annotations
@@ -32,9 +34,12 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 import finegraph as fg
+from finegraph.graph.kind import Kind
+from finegraph.graph.name_search import label_search
+from finegraph.graph.number import Number
 from finegraph.nn.compact_linear import compact_head
 
-PARTS = ("made", "train", "questions", "compact", "extend")
+PARTS = ("made", "train", "questions", "mixed", "names", "compact", "extend")
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,19 @@ def made_graph(fine: int) -> fg.LabelGraph:
         parents[f"kind {number}"] = rng.permutation(index)
     labels = {name: ("no", "yes") for name, index in parents.items() if index.max() == 1}
     return fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], parents, labels)
+
+
+def mixed_graph(fine: int) -> fg.LabelGraph:
+    """The same graph with a number, and with a kind in which some fine labels have one of two parents."""
+    rng, count = np.random.default_rng(1), 100
+    first = rng.permutation(np.concatenate([np.arange(count), rng.integers(0, count, fine - count)]))
+    several = rng.random(fine) < 0.1
+    starts = np.concatenate([[0], np.cumsum(1 + several)])
+    coarse, weight = np.repeat(first, 1 + several), np.repeat(np.where(several, 0.5, 1.0), 1 + several)
+    coarse[starts[1:][several] - 1] = (first[several] + 1) % count
+    kind = Kind("mixed", tuple(f"mixed {i}" for i in range(count)), starts, coarse, weight)
+    price = Number.from_values("price", rng.lognormal(2.5, 0.5, fine), np.zeros(fine), scale="log", unit="EUR")
+    return made_graph(fine).with_kind(kind).with_number(price)
 
 
 def reset_peak() -> None:
@@ -207,6 +225,38 @@ class Bench:
             runs[name] = lambda ask=ask: ask(head(x))
         with torch.no_grad():
             self.add("questions", measure(runs, self.rounds), "linear layer, 5 best labels")
+
+    def mixed(self) -> None:
+        """Questions about one photo where the graph has a number and a kind with several parents, too."""
+        graph = mixed_graph(self.fine)
+        head, x = fg.BipartiteHead(self.features, graph), self.x[:1]
+        torch.nn.init.normal_(head.coarse.weight, std=self.features**-0.5)
+        label = graph.labels("mixed")[0]
+        asked: dict[str, Callable[[fg.Posterior], object]] = {
+            "top(5), with a number": lambda p: p.top(5),
+            "value of the number": lambda p: p.value("price"),
+            "log_probs of the mixed kind": lambda p: p.log_probs("mixed"),
+            "answer, with a number": lambda p: p.answer(),
+            "questions, with a number": lambda p: p.questions(),
+            "given a range of the number": lambda p: p.given({"price": "10..15"}).top(5),
+            "given a label of the mixed kind": lambda p: p.given({"mixed": label}).top(5),
+        }
+        runs: dict[str, Callable[[], object]] = {"linear layer, 5 best labels": lambda: self.linear(x).topk(5)}
+        for name, ask in asked.items():
+            runs[name] = lambda ask=ask: ask(head(x))
+        with torch.no_grad():
+            self.add("mixed", measure(runs, self.rounds), "linear layer, 5 best labels")
+
+    def names(self) -> None:
+        """A search of the names of the fine labels, made ready first, and one that finds none."""
+        self.add("names", measure({"names, made ready": lambda: label_search(self.graph)}, 1, warm=False))
+        found = label_search(self.graph)
+        searches = {
+            "search, begins so": lambda: found.holding("fine 99", 40),
+            "search, in the middle": lambda: found.holding("9876", 40),
+            "search, no name": lambda: found.holding("not there", 40),
+        }
+        self.add("names", measure(searches, self.rounds))
 
     @torch.no_grad()
     def compact(self) -> None:

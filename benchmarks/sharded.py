@@ -79,7 +79,10 @@ def ours(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
     found = timed(step, arguments.rounds)
     exchange.bytes = 0
     step()
-    return {**found, "bytes": float(exchange.bytes), "mebibytes": status("VmHWM")}
+    sent, exchange.bytes = exchange.bytes, 0
+    mebibytes = status("VmHWM")
+    head.prior().backward()
+    return {**found, "bytes": float(sent), "prior": float(exchange.bytes), "mebibytes": mebibytes}
 
 
 def softmax(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
@@ -106,7 +109,7 @@ def softmax(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
             with loss_parallel():
                 cross_entropy(layer(x.clone().requires_grad_()), target).backward()
 
-    return {**timed(step, arguments.rounds), "bytes": 0.0, "mebibytes": status("VmHWM")}
+    return {**timed(step, arguments.rounds), "bytes": 0.0, "prior": 0.0, "mebibytes": status("VmHWM")}
 
 
 def whole(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
@@ -119,7 +122,7 @@ def whole(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
         head.zero_grad()
         head.loss(x.clone().requires_grad_(), target).backward()
 
-    return {**timed(step, arguments.rounds), "bytes": 0.0, "mebibytes": status("VmHWM")}
+    return {**timed(step, arguments.rounds), "bytes": 0.0, "prior": 0.0, "mebibytes": status("VmHWM")}
 
 
 STEPS = {"ours": ours, "softmax": softmax, "whole": whole}
@@ -172,14 +175,21 @@ def main() -> None:
     sizes = [int(text) for text in arguments.ranks.split(",")]
     title = f"{arguments.labels:,} labels x {arguments.features} features, batch {arguments.batch}"
     table = Table("step", "processes", "threads each", title=title, title_justify="left")
-    for name in ("CPU seconds in all", "to one process", "wall seconds", "bytes exchanged", "MiB of a process"):
+    for name in (
+        "CPU seconds in all",
+        "to one process",
+        "wall seconds",
+        "bytes exchanged",
+        "by the prior",
+        "MiB of a process",
+    ):
         table.add_column(name, justify="right")
     for step, name in (("ours", "bipartite, shared out"), ("softmax", "softmax, loss_parallel")):
         base = measured(arguments, "whole" if step == "ours" else step, 1, 1)
         for size in sizes:
             found = measured(arguments, step, size, 1)
-            sent = f"{found['bytes']:,.0f}" if step == "ours" and size > 1 else ""
-            cells = [f"{found['cpu']:.3f}", f"{found['cpu'] / base['cpu']:.2f}x", f"{found['seconds']:.3f}", sent]
+            counts = [f"{found[name]:,.0f}" if step == "ours" and size > 1 else "" for name in ("bytes", "prior")]
+            cells = [f"{found['cpu']:.3f}", f"{found['cpu'] / base['cpu']:.2f}x", f"{found['seconds']:.3f}", *counts]
             table.add_row(name, str(size), "1", *cells, f"{found['mebibytes']:,.0f}")
     Console(width=130).print(table)
 

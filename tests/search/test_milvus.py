@@ -15,6 +15,7 @@ from finegraph.errors import InputError, MissingExtraError, SearchEngineError, U
 from finegraph.graph import LabelGraph
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.search import Index, milvus_photos
+from finegraph.search.index_state import EngineEntry
 from finegraph.search.milvus_writer import new_writer, open_writer
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.indexing.index_upkeep import check_index, compact_index, describe_index, remove_photos
@@ -61,6 +62,32 @@ def test_filters_by_numbers_are_those_of_the_built_in_engine(tmp_path, guessed):
         for option in ("where", "where_not"):
             ask = {option: {"price": condition}, "guessed": guessed}
             alike(milvus.search(query, 60, **ask)[0], files.search(query, 60, **ask)[0])
+
+
+def test_fine_labels_are_numbered_once_for_all_photos_and_hits(monkeypatch):
+    counted = []
+
+    class Counted(LabelGraph):
+        @property
+        def fine(self):
+            counted.append(None)
+            return super().fine
+
+    monkeypatch.setattr(milvus_photos, "_connected", lambda uri: None)
+    graph = Counted.from_table({name: {"dish": "x"} for name in "abc"})
+    collection = milvus_photos.MilvusCollection(
+        EngineEntry(name="milvus", uri="photos.db", collection="photos"), SIZE, graph
+    )
+    photos = object.__new__(milvus_photos.MilvusPhotos)
+    photos.collection, photos._graph = collection, graph
+    row = {"path": "a.png", "label": "", "seen": []}
+    assert photos._photo({**row, "label": "c", "held": "c"}).kinds == {"dish": ("x",)}
+    before = len(counted)
+    for _ in range(5):
+        assert photos._photo({**row, "held": "b"}).guess == "b"
+        assert photos._photo({**row, "label": "new", "held": "new"}).label == "new"
+    assert len(counted) == before
+    assert collection.fine_numbers == {"a": 0, "b": 1, "c": 2}
 
 
 def test_an_approximate_search_says_what_it_finds(tmp_path):

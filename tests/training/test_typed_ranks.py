@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
+from safetensors.torch import load_file
 
 SCRIPT = Path(__file__).parent / "typed_tiny.py"
 
@@ -76,3 +78,84 @@ def test_a_fault_is_told_once_and_by_name(run, photos, tmp_path):
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[2]}:") == 1
     done = typed(3, "predict", run, photos.parent, "--given", "color=red")
     assert done.stderr.count("error:") == done.stderr.count("unknown kind 'color'") == 1
+
+
+# ---- evaluate and index ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(photos, tmp_path_factory):
+    """A network that one process trained as a whole; its features are stored nowhere."""
+    folder = tmp_path_factory.mktemp("runs") / "all"
+    words = ("--graph", photos.parent / "graph.csv", "--network", "tiny", "--weights", "none", "--no-report")
+    answer(1, "train", photos, *words, "--tune", "all", "--epochs", "1", "--run", folder)
+    return folder
+
+
+def caches(folder):
+    """A cache for each process, as on machines that share no disk: typed_tiny.py adds the number of the process."""
+    return {"TINY_OWN_CACHES": str(folder)}
+
+
+@pytest.mark.parametrize("tuned", ["run", "whole"])
+def test_evaluations_do_not_depend_on_the_number_of_processes(request, photos, tmp_path, tuned):
+    model = request.getfixturevalue(tuned)
+    (photos.parent / "more").mkdir(exist_ok=True)
+    bad = photos.parent / "more" / "images.csv"
+    rows = photos.read_text().splitlines()
+    (photos.parent / "more" / "bad.png").write_bytes(b"no photo")
+    moved = [f"../{row}" for row in rows[1:]]
+    bad.write_text("\n".join([rows[0], moved[0], f"bad.png,{moved[0].split(',')[1]},val,", *moved[1:]]) + "\n")
+    words = ("evaluate", model, "--data", bad, "--split", "val", "--retrieval", "--on-bad-file", "skip")
+    found = [
+        answer(processes, *words, "--name", f"ranks-{processes}", **caches(tmp_path / str(processes)))
+        for processes in (1, 2)
+    ]
+    for one in found:
+        for changing in ("folder", "evaluation", "name"):
+            one.pop(changing, None)
+    assert found[0] == found[1]
+    assert "bad.png" in json.dumps(found[0])
+    if tuned == "run":
+        each = [len(list((tmp_path / "2" / str(rank)).rglob("*"))) for rank in (0, 1)]
+        assert min(each) > 0  # both computed features
+
+
+@pytest.mark.parametrize("tuned", ["run", "whole"])
+def test_an_index_is_made_and_added_to_by_all_processes(request, photos, tmp_path, tuned):
+    model = request.getfixturevalue(tuned)
+    every = sorted(photos.parent.glob("*.png"))
+    (tmp_path / "bad.png").write_bytes(b"no photo")
+    reports, hits = [], []
+    for processes in (1, 2):
+        index, own = tmp_path / f"index-{processes}", caches(tmp_path / str(processes))
+        made = answer(processes, "index", model, *every[:9], "-o", index, **own)
+        skipped = ("--on-bad-file", "skip")
+        added = answer(processes, "index", "add", index, *every[5:], tmp_path / "bad.png", *skipped, **own)
+        reports.append(
+            [{k: v for k, v in one.items() if "seconds" not in k and k != "folder"} for one in (made, added)]
+        )
+        found = answer(1, "search", index, every[3], **own)
+        hits.append(json.loads(json.dumps(found).replace(str(index), "")))
+    assert reports[0] == reports[1]
+    assert (reports[1][0]["added"], reports[1][1]["added"], reports[1][1]["unchanged"]) == (9, len(every) - 9, 4)
+    assert len(reports[1][1]["bad"]) == 1
+    assert hits[0] == hits[1]
+
+
+def test_a_photo_that_cannot_be_read_ends_an_index_of_several_processes_once(run, photos, tmp_path):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no photo")
+    some = sorted(photos.parent.glob("*.png"))[:3]
+    done = typed(2, "index", run, *some, bad, "-o", tmp_path / "index", "--json")
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert done.stderr.count("error:") == done.stderr.count(f"error: {bad}:") == 1
+
+
+def test_a_head_is_tuned_by_machines_that_share_no_disk(run, photos, tmp_path):
+    words = ("--graph", photos.parent / "graph.csv", "--network", "tiny", "--weights", "none", "--no-report")
+    answer(2, "train", photos, *words, "--run-folder", tmp_path / "two", **caches(tmp_path / "caches"))
+    one, two = (load_file(folder / "model" / "model.safetensors") for folder in (run, tmp_path / "two"))
+    assert one.keys() == two.keys()
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,6 @@
 """`finegraph` as typed, with the tiny networks among those that it knows: `typed_tiny.py train ... --network tiny`.
 
+`TINY_OWN_CACHES` is a folder in which each process has a cache of its own.
 `TINY_KILL` is "RANK STEP": SIGKILL ends that process in the middle of that step of training.
 """
 
@@ -29,6 +30,8 @@ def kill_in(step):
 
 if __name__ == "__main__":
     tiny.register()
+    if "TINY_OWN_CACHES" in os.environ:
+        os.environ["FINEGRAPH_CACHE"] = os.path.join(os.environ["TINY_OWN_CACHES"], os.environ.get("RANK", "0"))
     rank, step = os.environ.get("TINY_KILL", "-1 0").split()
     if os.environ.get("RANK") == rank:
         kill_in(int(step))

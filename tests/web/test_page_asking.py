@@ -195,3 +195,28 @@ def test_a_photo_that_is_in_the_index_is_said_to_be(request, server, form):
     assert page.locator("#stored").inner_text() == words
     choose(page, photo_bytes(999))
     assert not page.locator("#stored").is_visible()
+
+
+def test_a_tap_on_the_page_of_many_labels_moves_little_and_answers_the_same(page, monkeypatch):
+    tiny.register(monkeypatch)
+    table = {f"item {n}": {"dish": f"dish {n % 6000}", "place": f"place {n % 5}"} for n in range(20_000)}
+    with running(tiny.classifier(table, temperature=2.0)) as server:
+        moved = {}
+
+        def measure(request):
+            if "/v1/" in request.url:
+                sizes = request.sizes()
+                moved[request.url.rpartition("/")[2]] = (sizes["requestBodySize"], sizes["responseBodySize"])
+
+        page.on("requestfinished", measure)
+        content = photo_bytes(4)
+        open_page(page, server)
+        choose(page, content)
+        assert shown(page) == expected(server, content)
+        page.locator('#kind-list [data-key^="place="]').first.click()
+        settle(page)
+        pressed = page.locator('#kind-list [data-key^="place="][aria-pressed="true"]')
+        label = pressed.get_attribute("data-key").removeprefix("place=")
+        assert shown(page) == expected(server, content, place=label)
+        assert max(moved["given"]) < 100_000
+        assert moved["predict"][1] < 100_000

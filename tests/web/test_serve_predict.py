@@ -1,5 +1,6 @@
 """The API answers what the library says, for each photo its own."""
 
+import base64
 import io
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.serve_settings import ServeSettings
@@ -119,6 +121,77 @@ def test_scores_that_the_client_keeps_answer_with_other_evidence_exactly_as_give
         library = {kind: set(value) if isinstance(value, list) else value for kind, value in given.items()}
         same(answer.json()["prediction"], server.model.predict(picture(content), given=library, risk=0.1, top=4))
         assert answer.json()["prediction"]["scores"] == first["scores"]
+
+
+def many_labels(count):
+    """A graph with a kind of many labels, one of few, a binary kind and a number."""
+    rows = {
+        f"item {n}": {
+            "dish": f"dish {n % (count // 3)}",
+            "place": f"place {n % 7}",
+            "hot": n % 2 == 0,
+            "price": 5.0 + n % 9,
+        }
+        for n in range(count)
+    }
+    return LabelGraph.from_table(rows, types={"price": "number"})
+
+
+@pytest.mark.parametrize("case", ["fewer scores", "more scores", "two networks", "softmax", "int8", "doubted"])
+def test_what_a_client_keeps_gives_the_same_scores_to_the_bit(tmp_path, monkeypatch, case):
+    tiny.register(monkeypatch)
+    table = {"a": {"dish": "x"}, "b": {"dish": "y"}} if case == "fewer scores" else many_labels(50)
+    parts = {"coarse_network": "other"} if case == "two networks" else {}
+    if case == "softmax":
+        parts = {"head": "softmax"}
+    model = tiny.classifier(table, **parts)
+    if case == "doubted":
+        model.network.head.doubt = 0.3
+    model.save(tmp_path / "model")
+    served = ServedModel.load(tmp_path / "model", "torch", "int8" if case == "int8" else "float32")
+    pixels = [np.asarray(tiny.picture(seed).convert("RGB").resize((served.model.views.size,) * 2)) for seed in range(3)]
+    features = {"two networks": 12 + 20, "fewer scores": 4}.get(
+        case, 12
+    )  # without features: 2 fine labels and 2 dishes
+    for scores in served.scores(pixels):
+        packed = served.pack(scores)
+        assert len(base64.b64decode(packed.partition(":")[2])) == 4 * features
+        again = served.unpack(packed)
+        for name in ("fine", "coarse", "numbers"):
+            before, after = getattr(scores, name), getattr(again, name)
+            assert (before is None) == (after is None)
+            assert before is None or (before == after).all()
+
+
+def test_the_page_of_many_labels_gets_short_answers_that_are_those_of_all_scores(monkeypatch):
+    tiny.register(monkeypatch)
+    with running(tiny.classifier(many_labels(20_000))) as server:
+        content = photo_bytes(3)
+        asked = {"scores": "true", "risk": 0.05, "top": 100, "questions": 6}  # as `predict` of page/api.js asks
+        answer = server.client.post("/v1/predict", files=files(content), data=asked)
+        found = answer.json()["photos"][0]
+        assert len(answer.content) < 100_000
+        scores_alone = 4 / 3 * 4 * 20_000
+        assert scores_alone > 100_000  # sent as scores they would be longer
+        for given in ({}, {"place": ["place 3"], "hot": True}, {"price": ["6..9"]}):
+            body = {"scores": found["scores"], "given": given, "risk": 0.05, "top": 100, "questions": 6}
+            again = server.client.post("/v1/given", json=body)
+            assert again.status_code == 200, again.text
+            assert max(len(again.content), len(again.request.content)) < 100_000
+            texts = [f"{kind}={value[0] if isinstance(value, list) else 'yes'}" for kind, value in given.items()]
+            fresh = server.client.post("/v1/predict", files=files(content), data={**asked, "given": texts})
+            expected = fresh.json()["photos"][0]
+            left_out = ("photo", "words", "in_index")
+            for name in (name for name in expected if name not in left_out):
+                assert again.json()["prediction"][name] == expected[name], name
+
+
+def test_features_whose_scores_are_not_finite_are_refused(monkeypatch):
+    tiny.register(monkeypatch)
+    served = ServedModel(tiny.classifier(many_labels(50)), "many")
+    huge = base64.b64encode(np.full(12, 3e38, dtype="<f4").tobytes()).decode()
+    with pytest.raises(InputError, match="expected features of a photo, got numbers whose scores are not finite"):
+        served.unpack(f"{served.id}:{huge}")
 
 
 def test_evidence_that_nothing_agrees_with_is_refused_in_words(server):

@@ -3,9 +3,6 @@
 import csv
 import json
 import shutil
-from contextlib import nullcontext
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,8 +15,6 @@ from finegraph.evaluation import EvaluationResult
 from finegraph.evaluation.retrieval import judge_retrieval
 from finegraph.model.features import extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.training.distributed import Ranks
-from finegraph.workflows import evaluate
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.evaluation import evaluation_folder
 
@@ -235,26 +230,3 @@ def test_how_good_features_are_for_search(run):
     assert result == expected
     assert (result.photos, result.queries) == (12, 12)
     assert evaluate_run(run).result.retrieval is None
-
-
-def test_several_processes_share_the_photos_and_the_first_evaluates(manifest, tmp_path, monkeypatch):
-    run = make_run(tmp_path / "own", manifest, tune="head")
-    alone = evaluate_run(run, name="alone")
-    shutil.rmtree(tmp_path / "cache")
-    looked_at = []
-    store = evaluate.store_features
-    monkeypatch.setattr(evaluate, "store_features", lambda *all_of: (looked_at.append(list(all_of[1])), store(*all_of)))
-    found = []
-    for rank in (1, 0):  # one after the other: what the second one needs is on the disk
-        ranks = SimpleNamespace(first=rank == 0, size=2, share=Ranks(rank, 2).share, wait=lambda: None)
-        monkeypatch.setattr(evaluate, "joined_ranks", lambda ranks=ranks: nullcontext(ranks))
-        found.append(evaluate_run(run, name=f"rank-{rank}"))
-    assert found[0] is None
-    assert replace(found[1].result, bad_photos=alone.result.bad_photos) == alone.result
-    assert [len(part) for part in looked_at] == [6, 6]
-    assert {sample.path for part in looked_at for sample in part} == {
-        sample.path for sample in read_samples(str(manifest)).split("test")
-    }
-    assert not (run / "evaluations" / "rank-1").exists()
-    with pytest.raises(InputError, match="share features by storing them"):
-        evaluate_run(make_run(tmp_path / "none", manifest, tune="all"))

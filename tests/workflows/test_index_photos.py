@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from finegraph.errors import DataError, IndexFolderError, InputError, ModelFolde
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index
 from finegraph.search.index_state import read_state
-from finegraph.training.distributed import Ranks
 from finegraph.workflows import index as workflow
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.indexing.index_photos import read_photos
@@ -357,25 +354,3 @@ def test_labels_seen_on_photos_come_before_those_of_the_class(run, photos, tmp_p
     found = {hit.label for hit in index.search(np.ones(12), 10, where_not={"spicy": "yes"})[0]}
     assert found == {LABELS[0], LABELS[2], LABELS[3], LABELS[4]}
     assert add_photos(tmp_path / "index", [manifest]).unchanged == 5
-
-
-def test_several_processes_share_the_photos_and_the_first_makes_the_index(run, photos, tmp_path, monkeypatch):
-    looked_at, extract = [], workflow.extract_features
-    monkeypatch.setattr(workflow, "stored_features", lambda model: str(tmp_path / "features"))
-    monkeypatch.setattr(
-        workflow,
-        "extract_features",
-        lambda *all_of, **more: (looked_at.append(len(all_of[1])), extract(*all_of, **more))[1],
-    )
-    found = []
-    for rank in (1, 0):  # one after the other: what the second one needs is on the disk
-        ranks = SimpleNamespace(first=rank == 0, size=2, share=Ranks(rank, 2).share, wait=lambda: None)
-        monkeypatch.setattr(workflow, "joined_ranks", lambda ranks=ranks: nullcontext(ranks))
-        found.append(make_index(run, [photos], tmp_path / "index"))
-    assert found[0] is None
-    count = len(read_photos([photos]))
-    assert found[1].added == count
-    assert looked_at[:2] == [count // 2, count - count // 2]
-    monkeypatch.setattr(workflow, "stored_features", lambda model: False)
-    with pytest.raises(InputError, match="share features by storing them"):
-        make_index(run, [photos], tmp_path / "other")

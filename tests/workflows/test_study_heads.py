@@ -1,6 +1,7 @@
 """The heads of a study on made-up features: equal budgets, and answers that equal obvious versions."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,11 +9,11 @@ import torch
 
 from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting import FitSettings, fit_head, target_log_probs
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import grid_settings
 from finegraph.workflows.studies import sklearn_heads
-from finegraph.workflows.studies.closed_form_heads import shrinkages
+from finegraph.workflows.studies.closed_form_heads import log_likelihood, shrinkages
 from finegraph.workflows.studies.fitted_head import answer_of
 from finegraph.workflows.studies.head_fits import fit_study_head, grid_of, only_parent
 from finegraph.workflows.studies.measure import joined, judged, means, measure
@@ -139,6 +140,27 @@ def test_ten_views_are_averaged_as_probabilities(head):
         fitted.model.answer(rows, coarse, 10)[0].exp().double(), torch.stack(slow), atol=1e-5, rtol=0
     )
     assert len(measure(fitted.model, ten, GRAPH, 10)["top1"]) == len(ten)
+
+
+@pytest.mark.parametrize("views", [1, 10])
+def test_photos_are_measured_fewer_at_a_time_the_more_labels_there_are(monkeypatch, views):
+    fitted = fit_study_head("prototypes", GRAPH, ("dish",), TRAIN, VAL, 2)
+    part = TEST if views == 1 else make_part(6, 5, views=10)
+    whole, likelihood = measure(fitted.model, part, GRAPH, views), log_likelihood_of(fitted, VAL)
+    monkeypatch.setattr(target_log_probs, "_MAX_SCORES", 1)
+    answer, rows = fitted.model.answer, []
+    monkeypatch.setattr(fitted.model, "answer", lambda fine, *rest: rows.append(len(fine)) or answer(fine, *rest))
+    parts = measure(fitted.model, part, GRAPH, views)
+    assert max(rows) == (16 if views == 1 else 10)
+    assert parts.keys() == whole.keys()
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values, atol=1e-6)
+    assert log_likelihood_of(fitted, VAL) == pytest.approx(likelihood, abs=1e-6)
+
+
+def log_likelihood_of(fitted, part):
+    fit = SimpleNamespace(head=fitted.model.head, scaling=fitted.model.scaling)
+    return log_likelihood(fit, part)
 
 
 def test_kinds_outside_the_set_follow_from_the_fine_labels():

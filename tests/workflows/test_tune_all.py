@@ -2,18 +2,16 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from finegraph.data.dataset import MISSING, PhotoDataset
 from finegraph.data.photo_decoding import read_photo
-from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataError, SettingsError, ShapeError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.features import Features, extract_features
+from finegraph.model.features import extract_features
 from finegraph.model.features import work as photos_to_features
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
@@ -21,7 +19,6 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.train import resume_settings
 from finegraph.workflows.training.training_data import make_network, make_views, read_training_data
-from finegraph.workflows.training.tune_all import _joined
 from finegraph.workflows.training.tune_head import metrics_of
 from finegraph.workflows.training.validation import Tally, validate
 from training import tiny
@@ -230,19 +227,3 @@ def test_other_heads_and_graphs(manifest, tmp_path):
     for number, changes in enumerate(({"kinds": []}, {"precision": "bfloat16"}, {"precision": "float64"})):
         tuned = tiny.tune(manifest, tmp_path / f"run {number}", epochs=1, **changes)
         assert math.isfinite(tuned.metrics["nll"]), changes
-
-
-def test_features_of_several_processes_stay_with_their_photos():
-    photos = Samples([Sample(Path(f"{number}.png"), str(number)) for number in range(5)])
-    parts = [
-        Features(
-            fine=torch.tensor([[float(one.label)] for one in photos[rank::2]]),
-            coarse=None,
-            samples=Samples(photos[rank::2]),
-            numbers=tuple(range(len(photos[rank::2]))),
-        )
-        for rank in range(2)
-    ]
-    found = _joined(parts)
-    assert [float(one.label) for one in found.samples] == found.fine[:, 0].tolist()
-    assert found.numbers == (0, 1, 2, 3, 4)

@@ -127,7 +127,8 @@ def add(
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
     with interruptible(_KEPT), progress("photos") as advance:
         report = add_photos(index, photos, model=model, split=split, workers=workers, progress=advance, **options)
-    _print_report(report, as_json)
+    if report is not None:  # one of several processes, of which the first speaks
+        _print_report(report, as_json)
 
 
 @index_app.command(cls=Command)

@@ -21,7 +21,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
 from finegraph.evaluation.asking import QuestionCollector
-from finegraph.evaluation.details import DetailCollector
+from finegraph.evaluation.details import DetailCollector, PhotoFeatures, ScoreAgain
 from finegraph.evaluation.judgements import UNJUDGED, Indices, judge_kind
 from finegraph.evaluation.metrics import calibration
 from finegraph.evaluation.number_metrics import NumberCollector
@@ -46,6 +46,8 @@ class Collector:
         name_of: what to call a sample in messages.
         details: takes in what a report shows of single photos.
         questions: asks about photos, to see how many questions settle them.
+        score_again: gives the posterior of features once more; details then keep the features of photos if they are
+            fewer than the scores.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -67,12 +69,13 @@ class Collector:
         name_of: Callable[[int], str] = "sample {}".format,
         details: DetailCollector | None = None,
         questions: QuestionCollector | None = None,
+        score_again: ScoreAgain | None = None,
     ) -> None:
         if not 0.0 <= risk < 1.0:
             raise InputError(f"risk must be at least 0 and below 1, got {risk}")
         self.graph, self.risk, self.temperature, self.views = graph, risk, temperature, views
         self._scores, self._name_of, self._details = tuple(scores), name_of, details
-        self._questions, self._values = questions, NumberCollector(graph)
+        self._questions, self._values, self._score_again = questions, NumberCollector(graph), score_again
         self._parts: list[SampleResults] = []
         self._count = 0
 
@@ -85,6 +88,7 @@ class Collector:
         fine: Int[Tensor, " batch"],
         kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
         sample_numbers: Int[Tensor, " batch"] | None = None,
+        features: PhotoFeatures | None = None,
     ) -> None:
         """Take in a batch.
 
@@ -95,6 +99,7 @@ class Collector:
                 truth of its kind; else the parents of the fine label are. Per number the measured value, NaN where
                 there is none.
             sample_numbers: the number of each photo in the list of samples; by default they are counted.
+            features: what `score_again` takes: (photo, view, feature), and those for coarse labels, if there are any.
 
         Raises:
             ShapeError: there is not one target per photo.
@@ -114,7 +119,7 @@ class Collector:
         measured = {name: given[name].cpu().double().numpy() for name in given if name in self.graph.numbers}
         numbers = torch.arange(self._count, self._count + count) if sample_numbers is None else sample_numbers
         with torch.no_grad():
-            self._parts.append(self._part(posterior, fine, seen, measured, numbers.cpu().numpy()))
+            self._parts.append(self._part(posterior, fine, seen, measured, numbers.cpu().numpy(), features))
         self._count += count
 
     def _seen(self, name: str, labels: Tensor, count: int) -> Indices:
@@ -134,11 +139,11 @@ class Collector:
         seen: Mapping[str, Indices],
         measured: Mapping[str, NDArray[np.float64]],
         numbers: Indices,
+        features: PhotoFeatures | None,
     ) -> SampleResults:
         """What is to be kept of a batch."""
         unknown = {name: unknown_scores(raw, name, views=self.views).cpu().numpy() for name in self._scores}
-        posterior = raw if self.temperature == 1.0 else raw.tempered(self.temperature)
-        posterior = posterior if self.views == 1 else posterior.mean_views(self.views)
+        posterior = self._combined(raw)
         log_probs = posterior.log_probs()
         self._refuse_nan(log_probs, numbers)
         target = fine.to(log_probs.device)
@@ -152,7 +157,8 @@ class Collector:
         self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
         stated = posterior.answer(self.risk, values=list(values.values()))
         if self._details is not None:
-            self._details.add(posterior, log_probs, numbers, truth_numbers, seen)
+            again = None if self._score_again is None else self._features_again
+            self._details.add(posterior, log_probs, labels, numbers, truth_numbers, seen, features, again)
         if self._questions is not None:
             self._questions.add(posterior, truth_numbers, numbers)
         for place, name in enumerate(self.graph.kinds):
@@ -171,6 +177,16 @@ class Collector:
             statements=judge_statements(self.graph, stated, truth_numbers, seen, measured),
             unknown=unknown,
         )
+
+    def _combined(self, raw: Posterior) -> Posterior:
+        """A posterior of the network with temperature and views done."""
+        posterior = raw if self.temperature == 1.0 else raw.tempered(self.temperature)
+        return posterior if self.views == 1 else posterior.mean_views(self.views)
+
+    def _features_again(self, fine: Tensor, coarse: Tensor | None) -> Posterior:
+        """The posterior of features once more, with temperature and views done."""
+        assert self._score_again is not None
+        return self._combined(self._score_again(fine, coarse))
 
     def _refuse_nan(self, log_probs: Tensor, numbers: Indices) -> None:
         """Raise if a posterior is no distribution; such a photo has no answer, right or wrong."""

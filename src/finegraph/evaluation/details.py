@@ -7,7 +7,8 @@ rather than the second.
 
 The gallery is drawn by a hash of the photo's name, so that it is the same for every model: the first photos in that
 order, and the first of those that are answered wrongly. Explaining is the slow part, so it is done for these alone.
-Cost: 48 bytes per photo and 4 per kind; the scores of the gallery are held until the end.
+Cost: 48 bytes per photo and 4 per kind; of the gallery its features or its scores, whichever are fewer, are held until
+the end. Features are scored again then, some photos at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -82,14 +83,26 @@ def _draw(path: str) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
+PhotoFeatures = tuple[Float[Tensor, "batch view feature"], Float[Tensor, "batch view coarse_feature"] | None]
+"""The features of photos, and those for coarse labels, if there are any."""
+ScoreAgain = Callable[
+    [Float[Tensor, "batch view feature"], Float[Tensor, "batch view coarse_feature"] | None], Posterior
+]
+"""Gives the posterior of features."""
+
+
 class _Kept(NamedTuple):
-    """A photo of the gallery so far; the heap gives away the one with the largest key."""
+    """A photo of the gallery so far; the heap gives away the one with the largest key.
+
+    Attributes:
+        reversed_key: the smaller, the later the photo was drawn.
+        number: the number of the photo.
+        parts: its features, or the scores of fine labels, of coarse labels and of numbers.
+    """
 
     reversed_key: int
     number: int
-    fine_scores: Tensor
-    coarse_scores: Tensor | None
-    number_scores: Tensor | None
+    parts: tuple[Tensor | None, ...]
 
 
 class DetailCollector:
@@ -107,54 +120,62 @@ class DetailCollector:
         self._any: list[_Kept] = []
         self._wrong: list[_Kept] = []
         self._tensors: Any = None
+        self._score_again: ScoreAgain | None = None
+        self._heaviest: dict[str, Indices] = {}
 
     def add(
         self,
         posterior: Posterior,
         log_probs: Float[Tensor, "batch fine"],
+        answered: Int[Indices, "batch kind"],
         numbers: Int[Indices, " batch"],
         fine: Int[Indices, " batch"],
         seen: Mapping[str, Int[Indices, " batch"]],
+        features: PhotoFeatures | None = None,
+        score_again: ScoreAgain | None = None,
     ) -> None:
         """Take in a batch.
 
         Args:
             posterior: one row per photo, with temperature and views done.
             log_probs: its fine log probabilities.
+            answered: the most probable label of each kind.
             numbers: the number of each photo in the list of samples.
             fine: the true fine label of each photo, `MISSING` where it is not known.
             seen: per kind the labels seen on the photos, `MISSING` where none was.
+            features: of the photos; kept in place of the scores if they are fewer and can be scored again.
+            score_again: gives the posterior of features once more, with temperature and views done.
         """
         self._tensors = posterior.tensors
+        kept: tuple[Tensor | None, ...] = (posterior.fine_scores, posterior.coarse_scores, posterior.number_scores)
+        if features is not None and score_again is not None and _size(features) < _size(kept):
+            kept, self._score_again = features, score_again
         values, labels = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
         self._parts.append(
             {
                 "sample": numbers.astype(np.int32),
                 "top_labels": labels.cpu().numpy().astype(np.int32),
                 "top_probabilities": values.double().exp().clamp_max(1.0).float().cpu().numpy(),
-                "kinds_true": self._kinds_true(posterior, log_probs, fine, seen),
+                "kinds_true": self._kinds_true(answered, fine, seen),
             }
         )
         wrong = (labels[:, 0].cpu().numpy() != fine) & (fine != MISSING)
         for row, number in enumerate(numbers.tolist()):
-            self._keep(self._any, posterior, row, number)
+            self._keep(self._any, kept, row, number)
             if wrong[row]:
-                self._keep(self._wrong, posterior, row, number)
+                self._keep(self._wrong, kept, row, number)
 
-    def _keep(self, heap: list[_Kept], posterior: Posterior, row: int, number: int) -> None:
+    def _keep(self, heap: list[_Kept], parts: tuple[Tensor | None, ...], row: int, number: int) -> None:
         """Keep a photo in the gallery if it is early enough in the order of drawing."""
         key = -int(self.order[number])
         if len(heap) >= self.size and key <= heap[0].reversed_key:
             return
-        parts = (posterior.coarse_scores, posterior.number_scores)
-        coarse, numbers = (None if part is None else part[row].clone() for part in parts)
-        heapq.heappush(heap, _Kept(key, number, posterior.fine_scores[row].clone(), coarse, numbers))
+        own = tuple(None if part is None else part[row].clone() for part in parts)
+        heapq.heappush(heap, _Kept(key, number, own))
         if len(heap) > self.size:
             heapq.heappop(heap)
 
-    def _kinds_true(
-        self, posterior: Posterior, log_probs: Tensor, fine: Indices, seen: Mapping[str, Indices]
-    ) -> NDArray[np.int32]:
+    def _kinds_true(self, answered: Indices, fine: Indices, seen: Mapping[str, Indices]) -> NDArray[np.int32]:
         """The true label of each kind."""
         true_labels = np.full((len(fine), len(self.graph.kinds)), NOT_KNOWN, dtype=np.int32)
         known = np.flatnonzero(fine != MISSING)
@@ -163,13 +184,19 @@ class DetailCollector:
             known_fine = fine[known]
             some = kind.starts[known_fine + 1] > kind.starts[known_fine]
             rows, known_fine = known[some], known_fine[some]
-            true_labels[rows, place] = _heaviest(self.graph, name)[known_fine]
-            answer = posterior.kind_log_probs(name, log_probs).argmax(dim=1).cpu().numpy()[rows]
+            true_labels[rows, place] = self._heaviest_of(name)[known_fine]
+            answer = answered[rows, place].astype(np.int64)
             right = has_label(kind, known_fine, answer)
             true_labels[rows[right], place] = answer[right]
             if name in seen:
                 true_labels[:, place] = np.where(seen[name] == MISSING, true_labels[:, place], seen[name])
         return true_labels
+
+    def _heaviest_of(self, kind: str) -> Indices:
+        """`_heaviest` of a kind, found once."""
+        if kind not in self._heaviest:
+            self._heaviest[kind] = _heaviest(self.graph, kind)
+        return self._heaviest[kind]
 
     def details(self) -> Details:
         """All of it, in the order of the samples."""
@@ -202,15 +229,7 @@ class DetailCollector:
         parts = np.full((len(kept), len(sources)), np.nan, dtype=np.float32)
         if len(self.graph) < 2:
             return parts
-        coarse = [photo.coarse_scores for photo in kept if photo.coarse_scores is not None]
-        numbers = [photo.number_scores for photo in kept if photo.number_scores is not None]
-        posterior = Posterior(
-            self.graph,
-            torch.stack([photo.fine_scores for photo in kept]),
-            torch.stack(coarse) if coarse else None,
-            number_scores=torch.stack(numbers) if numbers else None,
-            tensors=self._tensors,
-        )
+        posterior = self._posterior(kept)
         top = posterior.top(2)
         possible = [row for row, (_, second) in enumerate(top) if second.probability > 0.0]
         if len(possible) < len(kept):  # a second answer that is impossible has no odds
@@ -222,6 +241,21 @@ class DetailCollector:
             for part in photo.parts:
                 parts[row, sources[part.source]] = part.value
         return parts
+
+    def _posterior(self, kept: list[_Kept]) -> Posterior:
+        """The posterior of some photos."""
+        parts = [None if own[0] is None else torch.stack(own) for own in zip(*(one.parts for one in kept), strict=True)]
+        first, second = parts[:2]
+        assert first is not None
+        if self._score_again is not None:
+            with torch.no_grad():
+                return self._score_again(first, second)
+        return Posterior(self.graph, first, second, number_scores=parts[2], tensors=self._tensors)
+
+
+def _size(parts: tuple[Tensor | None, ...]) -> int:
+    """How many numbers there are of a photo."""
+    return sum(part[0].numel() for part in parts if part is not None)
 
 
 def _heaviest(graph: LabelGraph, kind: str) -> Indices:

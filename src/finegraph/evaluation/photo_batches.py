@@ -74,7 +74,7 @@ def photo_batches(
         settings: how they are looked at.
         bad: photos that cannot be read are put here.
         progress: called with the number of photos done and the total.
-        known: the features of the centre of these photos, if already computed; no file is read then.
+        known: the features of these photos, of as many views, if already computed; no file is read then.
 
     Raises:
         PhotoFileError: a photo that cannot be read, if that is an error.
@@ -95,21 +95,18 @@ def photo_batches(
             yield batch
 
 
-def store_features(classifier: PhotoClassifier, samples: Samples, settings: PhotoSettings) -> None:
-    """Compute the features of photos and store them where `photo_batches` will find them.
+def photo_features(classifier: PhotoClassifier, samples: Samples, settings: PhotoSettings) -> Features:
+    """The features of photos, as `photo_batches` takes them.
 
     Args:
         classifier: its network and its views are used.
         samples: the photos; those of one process, if several share them out.
-        settings: how they are looked at; features are stored in `cache`.
+        settings: how they are looked at.
 
     Raises:
         PhotoFileError: a photo that cannot be read, if that is an error.
     """
-    extractor = _pipeline(classifier, settings).extractor
-    photos = sample_inputs(samples, box=extractor.settings.box)
-    for _ in extractor.batches(photos, settings.batch_size, on_bad_file=settings.on_bad_file):
-        pass
+    return _pipeline(classifier, settings).extractor.features(samples, on_bad_file=settings.on_bad_file)
 
 
 def _pipeline(classifier: PhotoClassifier, settings: PhotoSettings) -> PhotoPipeline:

@@ -12,6 +12,7 @@ files, else one more pass of the network over all photos.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -32,6 +33,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
 from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_metrics
 from finegraph.graph.faults import first_few
+from finegraph.model.answering.pipeline import posterior_of
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import Progress
@@ -75,6 +77,7 @@ def evaluate_photos(
     questions: int = 0,
     progress: Progress | None = None,
     known: Features | None = None,
+    known_foreign: Features | None = None,
     **options: Unpack[PhotoOptions],
 ) -> Evaluation:
     """Evaluate a classifier on photos with labels.
@@ -87,7 +90,8 @@ def evaluate_photos(
         details: takes in what a report shows of single photos.
         questions: how many questions to ask about a photo at most, to see how many settle it; 0 for none.
         progress: called with the number of photos done and the total.
-        known: the features of the centre of each photo, if they were computed already.
+        known: the features of the photos, of as many views, if they were computed already.
+        known_foreign: the same of the foreign photos.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
 
     Raises:
@@ -117,14 +121,18 @@ def evaluate_photos(
         name_of=lambda number: str(samples[number].path),
         details=details,
         questions=asking,
+        score_again=partial(posterior_of, classifier.network),
     )
     joined = JoinedProgress(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []
     for batch in photo_batches(classifier, samples, settings, bad, joined.part(0), known):
         seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
-        collector.add(batch.posterior, fine[batch.numbers], seen, torch.tensor(batch.numbers))
+        features = (batch.features, batch.coarse_features)
+        collector.add(batch.posterior, fine[batch.numbers], seen, torch.tensor(batch.numbers), features)
     result = collector.result()
-    others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, joined.part(len(samples)))
+    others = None
+    if foreign is not None:
+        others = foreign_scores(classifier, foreign, settings, bad, joined.part(len(samples)), known_foreign)
     rule = (
         classifier.unknown if classifier.unknown is not None and classifier.unknown.holds_for(settings.views) else None
     )
@@ -154,7 +162,7 @@ def calibrate_photos(
         score: the score of unknown photos, one of `UNKNOWN_SCORES`.
         kept: the share of photos of known classes that the threshold is to keep.
         progress: called with the number of photos done and the total.
-        known: the features of the centre of each photo, if they were computed already.
+        known: the features of the photos, of as many views, if they were computed already.
         held_out: how many photos, held out or of validation, the head was calibrated by when it was fitted; they
             count beside these.
         **options: how photos are looked at; see `PhotoSettings`.
@@ -195,10 +203,11 @@ def foreign_scores(
     settings: PhotoSettings,
     bad: list[BadPhoto],
     progress: Progress | None = None,
+    known: Features | None = None,
 ) -> dict[str, Float[Scores, " photo"]]:
     """All scores of photos of none of the classes; those that cannot be read are put into `bad`."""
     parts: dict[str, list[Scores]] = {name: [np.zeros(0)] for name in UNKNOWN_SCORES}
-    for batch in photo_batches(classifier, samples, settings, bad, progress):
+    for batch in photo_batches(classifier, samples, settings, bad, progress, known):
         for name, batch_scores in parts.items():
             batch_scores.append(unknown_scores(batch.posterior, name, views=settings.views).cpu().numpy())
     return {name: np.concatenate(batch_scores) for name, batch_scores in parts.items()}
@@ -218,7 +227,9 @@ def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:
         )
 
 
-def judged_retrieval(classifier: PhotoClassifier, samples: Samples, options: PhotoOptions) -> Retrieval:
+def judged_retrieval(
+    classifier: PhotoClassifier, samples: Samples, options: PhotoOptions, known: Features | None = None
+) -> Retrieval:
     """How good the features of photos are for search.
 
     Args:
@@ -226,19 +237,23 @@ def judged_retrieval(classifier: PhotoClassifier, samples: Samples, options: Pho
         samples: the photos; those without a fine label, and those that cannot be read if that is no error, take no
             part.
         options: how photos are looked at, as for the evaluation; of several views, the centre.
+        known: the features of the photos, if they were computed already; of several views the first is the centre.
 
     Raises:
         PhotoFileError: a photo that cannot be read, if that is an error.
     """
     box = options.get("box")
-    features = extract_features(
-        classifier.network,
-        samples,
-        classifier.views if box is None else replace(classifier.views, box=box),
-        cache=options.get("cache", False),
-        threads=options.get("workers"),
-        on_bad_file=options.get("on_bad_file", "error"),
-        engine=options.get("engine", "auto"),
-    )
+    features = known
+    if features is None:
+        features = extract_features(
+            classifier.network,
+            samples,
+            classifier.views if box is None else replace(classifier.views, box=box),
+            cache=options.get("cache", False),
+            threads=options.get("workers"),
+            on_bad_file=options.get("on_bad_file", "error"),
+            engine=options.get("engine", "auto"),
+        )
     fine = targets_of(features.samples, classifier.graph)[0]
-    return judge_retrieval(classifier.graph, features.fine.numpy(), fine.numpy())
+    centre = features.fine if features.fine.ndim == 2 else features.fine[:, 0]
+    return judge_retrieval(classifier.graph, centre.numpy(), fine.numpy())

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -56,6 +57,20 @@ def _on_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, Constants):
         return value.on(device)
     return [_on_device(part, device) for part in value] if isinstance(value, list) else value
+
+
+_MANY_INDICES = 1 << 16
+"""Tables of more indices are kept in 32 bits; those of smaller ones would gain nothing, and converting takes time."""
+
+
+def compact_indices(indices: Int[NDArray[np.int64], "*shape"]) -> Int[NDArray[Any], "*shape"]:
+    """Indices in 32 bits if there are so many that their memory counts, and none is too large.
+
+    `index_select` takes both; `gather` and `scatter` need the few that a batch selects in 64 bits.
+    """
+    if indices.size <= _MANY_INDICES or indices.max() > np.iinfo(np.int32).max:
+        return indices
+    return indices.astype(np.int32)
 
 
 def shared_constants(

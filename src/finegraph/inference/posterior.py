@@ -249,7 +249,7 @@ class Posterior:
         tensors = self.tensors.kind(kind)
         fine = self.log_probs()
         whole = self.kind_log_probs(kind, fine)
-        part = self.kind_log_probs(kind, fine.masked_fill(tensors.unknown == 0, -torch.inf))
+        part = self.kind_log_probs(kind, fine.masked_fill(~tensors.unknown, -torch.inf))
         return (part - whole.masked_fill(whole.isneginf(), 0.0)).exp().clamp_max(1.0)
 
     def probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:

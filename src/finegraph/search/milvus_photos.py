@@ -27,7 +27,8 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,11 @@ class MilvusCollection:
         self.codes = Codes(graph)
         self.uri = os.environ.get(URI_VARIABLE) or entry.uri
         self._client = _connected(self.uri)
+
+    @cached_property
+    def fine_numbers(self) -> Mapping[str, int]:
+        """The number of each fine label of the graph, made once."""
+        return {name: number for number, name in enumerate(self.graph.fine)}
 
     def create(self) -> None:
         """Make it, without photos, to be searched exactly."""
@@ -235,14 +241,13 @@ class MilvusCollection:
         return [[{**hit["entity"], "id": hit["id"], "distance": hit["distance"]} for hit in hits] for hits in found]
 
     def _rows(self, columns: Columns) -> Iterator[Row]:
-        number_of = {name: number for number, name in enumerate(self.graph.fine)}
         numbers = [self.graph.number(name) for name in self.graph.numbers]
         values = [number.standardised[0] for number in numbers]
         vectors = columns.vectors.astype(np.float32)
         for row, label in enumerate(columns.labels):
             seen = {kind: int(labels[row]) for kind, labels in columns.kinds.items() if labels[row] != NONE}
             guess = int(columns.guess_labels[row, 0])
-            fine = NONE if label is None else number_of.get(label, NONE)
+            fine = NONE if label is None else self.fine_numbers.get(label, NONE)
             held = fine if label is not None else guess
             box = columns.boxes[row]
             kept = columns.guess_labels[row] != NONE
@@ -344,7 +349,9 @@ class MilvusPhotos:
 
     def has_label(self, label: str) -> bool:
         """Whether the graph or a photo has a fine label."""
-        return label in self._graph.fine or bool(label and self.collection.count(f"label == {_text(label)}"))
+        return label in self.collection.fine_numbers or bool(
+            label and self.collection.count(f"label == {_text(label)}")
+        )
 
     def vectors_of(self, label: str) -> Float[Vectors, "photo axis"]:
         """The vectors of the photos of a fine label."""
@@ -453,7 +460,7 @@ class MilvusPhotos:
     def _photo(self, row: Row) -> StoredPhoto:
         """A photo for people and programs."""
         label, held = row["label"], row["held"]
-        inside = self._graph.fine_index(held) if held in self._graph.fine else NONE
+        inside = self.collection.fine_numbers.get(held, NONE)
         return StoredPhoto(
             path=path_of(row["path"]),
             label=label or None,

@@ -1,8 +1,9 @@
 """Changing an index whose photos Milvus holds; the same interface as that of an index of files.
 
 The folder of the index has its state, label graph and projection, as ever; photos go to the server. A photo is known
-there by its path and box, so storing it again replaces it, and a job that was interrupted goes on. Photos can be found
-as soon as they are stored. Cost: one request for a thousand photos.
+there by its path and box, so storing it again replaces it, and a job that was interrupted goes on. Jobs see what was
+stored before them; searches, which are made at the consistency "Bounded", may find photos some seconds after they were
+stored. Cost: one request for a thousand photos.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
@@ -21,7 +22,7 @@ from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, store_features
+from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, photo_features
 from finegraph.evaluation.photo_evaluation import (
     CALIBRATION,
     DEFAULT_KEPT,
@@ -32,12 +33,14 @@ from finegraph.evaluation.photo_evaluation import (
     refuse_known,
 )
 from finegraph.model.answering.unknown import DEFAULT_SCORE
+from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import joined_ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.training.shared_features import shared_features
 from finegraph.workflows.evaluation.evaluation_folder import check_name, default_name, write_evaluation
 from finegraph.workflows.evaluation.report_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, place_of_features
@@ -181,12 +184,21 @@ def evaluate_run(
     options = PhotoOptions(
         views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
     )
-    if not _share_features(classifier, [fitted_on, evaluated, foreign], options):
+    first, known = _shared(classifier, [fitted_on, evaluated, foreign], options)
+    if not first:
         return None
-    judged = judged_retrieval(classifier, evaluated, options) if retrieval else None
+    judged = judged_retrieval(classifier, evaluated, options, known.evaluated) if retrieval else None
     fit = None
     if fitted_on is not None:
-        fit = calibrate_photos(classifier, fitted_on, score=score, kept=kept, progress=joined.part(0), **options)
+        fit = calibrate_photos(
+            classifier,
+            fitted_on,
+            score=score,
+            kept=kept,
+            progress=joined.part(0),
+            known=known.fitted_on,
+            **options,
+        )
         classifier = calibrated(classifier, fit, str(calibrate))
     start = 0 if fitted_on is None else len(fitted_on)
     collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
@@ -198,6 +210,8 @@ def evaluate_run(
         details=collector,
         questions=questions,
         progress=joined.part(start),
+        known=known.evaluated,
+        known_foreign=known.foreign,
         **options,
     )
     about = {"model": os.fspath(run), "data": source, "split": split}
@@ -252,23 +266,23 @@ class _Place:
         return self.settings.cache
 
 
-def _share_features(classifier: PhotoClassifier, parts: Sequence[Samples | None], options: PhotoOptions) -> bool:
-    """In a job of several processes, store the features of this process's share; returns whether it is the first.
+class _Known(NamedTuple):
+    """The features of photos that several processes computed; None each if this process computes them as it goes."""
 
-    Raises:
-        InputError: features are stored nowhere, so there is nothing to share.
-    """
+    fitted_on: Features | None = None
+    evaluated: Features | None = None
+    foreign: Features | None = None
+
+
+def _shared(classifier: PhotoClassifier, parts: Sequence[Samples | None], options: PhotoOptions) -> tuple[bool, _Known]:
+    """In a job of several processes, compute features together; returns whether this is the first, and what it got."""
+    settings = PhotoSettings(**options)
     with joined_ranks() as ranks:
-        if ranks.size > 1:
-            settings = PhotoSettings(**options)
-            if settings.cache is False:
-                raise InputError("several processes share features by storing them; evaluate with a cache, or in one")
-            for part in parts:
-                own = [] if part is None else [part[number] for number in ranks.share(range(len(part)))]
-                if own:
-                    store_features(classifier, Samples(own), settings)
-            ranks.wait()
-        return ranks.first
+        if ranks.size == 1:
+            return True, _Known()
+        compute = partial(photo_features, classifier, settings=settings)
+        found = [None if part is None else shared_features(ranks, part, compute) for part in parts]
+        return ranks.first, _Known(*found)
 
 
 def _details(

@@ -21,7 +21,7 @@ import numpy as np
 
 from finegraph.data.photo_decoding import read_photo
 from finegraph.data.samples import Sample, Samples
-from finegraph.errors import IndexFolderError, InputError, ModelFolderError, PhotoFileError
+from finegraph.errors import IndexFolderError, ModelFolderError, PhotoFileError
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
@@ -34,6 +34,7 @@ from finegraph.search.nearest import load_faiss, unit_rows
 from finegraph.search.photo_index import read_directions, refuse_other_model
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.training.distributed import joined_ranks
+from finegraph.training.shared_features import FeatureCrew
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
 PART, FIRST_PART = 2048, 256
@@ -102,7 +103,7 @@ def make_index(
     """Make an index, or continue one whose making was interrupted.
 
     In a job of several processes, such as torchrun starts, each computes the features of its share of the photos and
-    stores them; the first makes the index, and the others get None.
+    sends them to the first, which makes the index; the others get None.
 
     Args:
         model: a model folder or a run folder.
@@ -132,45 +133,51 @@ def make_index(
     began = time.perf_counter()
     classifier = PhotoClassifier.load(model, device)
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
-    cache = stored_features(model)
-    if not _share_features(classifier, samples, cache=cache, on_bad_file=on_bad_file, threads=workers, engine=engine):
-        return None
-    entry = model_entry(classifier, model)
-    if (Path(output) / STATE).exists():
-        _refuse_finished(Path(output), method, project)
-        writer = open_writer(output)
-    else:
-        size = classifier.network.backbone.feature_size
-        if project is not None:
-            check_projection(min(len(samples), SAMPLE), size, project)
-        writer = new_writer(output, model=entry, graph=classifier.graph, feature_size=size, method=method, uri=uri)
-    with writer:
-        refuse_other_model(writer.folder, writer.state, entry)
-        writer.add_roots(roots_of(photos))
-        job = _Job(writer, classifier, on_bad_file, workers, engine, cache, progress)
-        job.store(samples, project)
-        writer.finish()
-        return job.report(began)
+    extract = _extracting(classifier, on_bad_file, workers, engine, stored_features(model))
+    with joined_ranks() as ranks, FeatureCrew(ranks, extract) as crew:
+        if not ranks.first:
+            crew.help()
+            return None
+        entry = model_entry(classifier, model)
+        if (Path(output) / STATE).exists():
+            _refuse_finished(Path(output), method, project)
+            writer = open_writer(output)
+        else:
+            size = classifier.network.backbone.feature_size
+            if project is not None:
+                check_projection(min(len(samples), SAMPLE), size, project)
+            writer = new_writer(output, model=entry, graph=classifier.graph, feature_size=size, method=method, uri=uri)
+        with writer:
+            refuse_other_model(writer.folder, writer.state, entry)
+            writer.add_roots(roots_of(photos))
+            job = _Job(writer, classifier, on_bad_file, crew, progress)
+            job.store(samples, project)
+            writer.finish()
+            return job.report(began)
 
 
-def _share_features(
-    classifier: PhotoClassifier, samples: Samples, *, cache: str | Literal[False] | None, **options: Any
-) -> bool:
-    """In a job of several processes, store the features of this process's share; returns whether it is the first.
+def _extracting(
+    classifier: PhotoClassifier,
+    on_bad_file: OnBadFile,
+    workers: int | None,
+    engine: EngineName,
+    cache: str | Literal[False] | None,
+) -> Callable[[Samples, Progress | None], Features]:
+    """What computes the features of photos."""
 
-    Raises:
-        InputError: features are stored nowhere, so there is nothing to share.
-    """
-    with joined_ranks() as ranks:
-        if ranks.size > 1:
-            if cache is False:
-                raise InputError("several processes share features by storing them; index in one process")
-            own = ranks.share(range(len(samples)))
-            for start in range(0, len(own), PART):
-                part = Samples([samples[number] for number in own[start : start + PART]])
-                extract_features(classifier.network, part, classifier.views, cache=cache, **options)
-            ranks.wait()
-        return ranks.first
+    def extract(samples: Samples, progress: Progress | None) -> Features:
+        return extract_features(
+            classifier.network,
+            samples,
+            classifier.views,
+            on_bad_file=on_bad_file,
+            threads=workers,
+            engine=engine,
+            cache=cache,
+            progress=progress,
+        )
+
+    return extract
 
 
 def model_of_index(
@@ -202,8 +209,11 @@ def add_photos(
     engine: EngineName = "auto",
     device: str | None = None,
     progress: Progress | None = None,
-) -> IndexReport:
+) -> IndexReport | None:
     """Add photos to an index; those that are there unchanged are passed over.
+
+    In a job of several processes each computes the features of its share of the new photos and sends them to the first,
+    which alone writes the index; the others get None.
 
     Args:
         folder: the index.
@@ -227,13 +237,18 @@ def add_photos(
     classifier = model_of_index(state, model, device)
     refuse_other_model(Path(folder), state, model_entry(classifier, place))
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
-    with open_writer(folder) as writer:
-        writer.add_roots(roots_of(photos))
-        job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(place), progress)
-        job.store(samples, None)
-        if writer.state.complete:
-            writer.finish()
-        return job.report(began)
+    extract = _extracting(classifier, on_bad_file, workers, engine, stored_features(place))
+    with joined_ranks() as ranks, FeatureCrew(ranks, extract) as crew:
+        if not ranks.first:
+            crew.help()
+            return None
+        with open_writer(folder) as writer:
+            writer.add_roots(roots_of(photos))
+            job = _Job(writer, classifier, on_bad_file, crew, progress)
+            job.store(samples, None)
+            if writer.state.complete:
+                writer.finish()
+            return job.report(began)
 
 
 class _Job:
@@ -244,15 +259,11 @@ class _Job:
         writer: IndexWriter,
         classifier: PhotoClassifier,
         on_bad_file: OnBadFile,
-        workers: int | None,
-        engine: EngineName,
-        cache: str | Literal[False] | None,
+        crew: FeatureCrew,
         progress: Progress | None,
     ) -> None:
         self.writer, self.classifier, self.progress = writer, classifier, progress
-        self.options: dict[str, Any] = {
-            "on_bad_file": on_bad_file, "threads": workers, "engine": engine, "cache": cache,
-        }  # fmt: skip
+        self.on_bad_file, self.crew = on_bad_file, crew
         self.boxes = classifier.views.box
         self.added = self.replaced = self.relabelled = self.unchanged = self.foreign = self.done = 0
         self.total = 0
@@ -283,7 +294,7 @@ class _Job:
         try:
             key = photo_key(read_photo(sample.path), sample.box if self.boxes else None)
         except PhotoFileError:
-            if self.options["on_bad_file"] == "error":
+            if self.on_bad_file == "error":
                 raise
             return False
         if stored.key != key:
@@ -318,9 +329,7 @@ class _Job:
             if self.progress is not None:
                 self.progress(before + done, self.total)
 
-        features = extract_features(
-            self.classifier.network, Samples(samples), self.classifier.views, progress=note_progress, **self.options
-        )
+        features = self.crew.of(samples, note_progress)
         self.seconds += time.perf_counter() - began
         self.done += len(samples)
         self.bad += features.bad

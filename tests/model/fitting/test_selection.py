@@ -9,6 +9,7 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.model import FitSettings, fit_head
+from finegraph.model.fitting import target_log_probs
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.selection import (
     SOFTMAX_RATIO,
@@ -61,6 +62,47 @@ def test_a_class_of_one_is_never_held_out():
 def test_samples_without_a_fine_label_are_never_held_out():
     folds = deal_folds(np.array([-100, 0, 0, -100, 1, 1]), 2)
     assert [held.tolist() for _, held in folds] == [[1, 4], [2, 5]]
+
+
+def dealt_class_by_class(targets, count):
+    """The folds as a loop over classes, each of which is looked for among all samples."""
+    fold, first = np.full(len(targets), -1), 0
+    for label in sorted(set(targets.tolist()) - {-100}):
+        own = [place for place, target in enumerate(targets) if target == label]
+        if len(own) < 2:
+            continue
+        for place, sample in enumerate(own):
+            fold[sample] = (first + place * count // len(own)) % count
+        first += min(len(own), count)
+    return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in range(count) if held in fold]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_folds_are_those_of_a_loop_over_classes(seed):
+    rng = np.random.default_rng(seed)
+    targets = rng.choice([-100, *rng.integers(0, 1000, 12)], size=rng.integers(0, 60)).astype(np.int64)
+    count = int(rng.integers(2, 8))
+    found, expected = deal_folds(targets, count), dealt_class_by_class(targets, count)
+    assert len(found) == len(expected)
+    for one, two in zip(found, expected, strict=True):
+        assert all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_held_out_samples_are_scored_some_at_a_time(monkeypatch):
+    features, target = samples(per_label=12)
+    head = fit_head(features, target, GRAPH, FitSettings()).head
+    expected = head(features).log_probs().gather(1, target[:, None])[:, 0].detach()
+    sizes = []
+
+    def answer(part):
+        sizes.append(len(part))
+        return head(part)
+
+    monkeypatch.setattr(target_log_probs, "_MAX_SCORES", 6 * 16)  # of 4 fine labels and 2 pairs
+    found = target_log_probs.target_log_probs(answer, GRAPH, [features], target)
+    assert sizes == [16, 16, 16]
+    torch.testing.assert_close(found, expected)
+    assert target_log_probs.target_log_probs(answer, GRAPH, [features[:0]], target[:0]).tolist() == []
 
 
 def test_one_fold_is_refused():

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.numerics import Constants, whole_tiles
+from finegraph.inference.numerics import Constants, compact_indices, whole_tiles
 from finegraph.inference.sums.interface import GroupedSums, gathered_sum, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups
 from finegraph.inference.sums.strategy import Strategy, choose_columns
@@ -42,28 +42,30 @@ class ListedKind(Constants):
         self.first_column = int(kind.columns[0])
         labels = kind.sizes[: kind.label_count]
         starts = np.cumsum(kind.sizes) - kind.sizes
-        self.store_arrays({"group": kind.columns[kind.group], "local_group": kind.group, "columns": kind.columns})
-        self.store_arrays({"order": kind.order, "starts": starts, "sizes": kind.sizes})
+        self.store_arrays({"group": kind.columns[kind.group], "columns": kind.columns})
+        if not self.plain:
+            self.store_arrays({"local_group": kind.group})
+        self.store_arrays({"order": compact_indices(kind.order), "starts": starts, "sizes": kind.sizes})
         width = int(labels.max())
         self.padded = self.label_count * width <= max_padding * len(kind.group)
         if self.padded:
             step = np.arange(width)
             position = np.minimum(starts[: self.label_count, None] + step, len(kind.order) - 1)
-            valid = (step < labels[:, None]).astype(np.float32)
-            self.store_arrays({"padded_children": kind.order[position], "padded_valid": valid})
+            valid = step < labels[:, None]
+            self.store_arrays({"padded_children": compact_indices(kind.order[position]), "padded_valid": valid})
 
     def children(
         self, label: Int[Tensor, " batch"]
     ) -> tuple[Int[Tensor, "batch child"], Shaped[Tensor, "batch child"]]:
         """The children of one label per sample, and which of them are real rather than padding."""
         if self.padded:
-            return self.padded_children.index_select(0, label), self.padded_valid.index_select(0, label)
+            return self.padded_children.index_select(0, label).long(), self.padded_valid.index_select(0, label)
         size = self.sizes.index_select(0, label).unsqueeze(1)
         step = torch.arange(int(size.amax()) if len(label) else 0, device=label.device)
         position = self.starts.index_select(0, label).unsqueeze(1) + step
         valid = step < size
-        child = self.order.index_select(0, position.clamp_max_(len(self.order) - 1).reshape(-1)).view_as(position)
-        return child, valid
+        child = self.order.index_select(0, position.clamp_max_(len(self.order) - 1).reshape(-1))
+        return child.long().view_as(position), valid
 
 
 class _DividedTargets(NamedTuple):

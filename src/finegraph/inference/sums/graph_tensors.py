@@ -46,6 +46,8 @@ from finegraph.inference.sums.targets import KindColumns, TargetTable
 
 MAX_TOGETHER = 1 << 22
 """The largest number of values to gather at once."""
+MAX_COPIED = 1 << 16
+"""Tables with more entries are not put together with those of other kinds, but shared with their kind."""
 _MANY_KINDS = 64
 """With more kinds, the gradient is a difference of sums too large for float32, so float64 is used."""
 _WEIGHT_PASSES = 8
@@ -292,8 +294,18 @@ class GroupMembers(Constants):
                 by_width.setdefault(table.shape[1], []).append(table)
                 places.setdefault(table.shape[1], []).append(own)
             start += kind.group_count
-        self.tables: list[Tensor] = [torch.cat(by_width[width]) for width in sorted(by_width)]
-        order = [part for width in sorted(by_width) for part in places[width]]
+        self.tables: list[Tensor] = []
+        order: list[Tensor] = []
+        for width in sorted(by_width):
+            pairs = list(zip(by_width[width], places[width], strict=True))
+            small = [pair for pair in pairs if pair[0].numel() <= MAX_COPIED]
+            if small:
+                self.tables.append(torch.cat([table for table, _ in small]))
+                order += [own for _, own in small]
+            for table, own in pairs:
+                if table.numel() > MAX_COPIED:
+                    self.tables.append(table)
+                    order.append(own)
         self.restore = torch.argsort(torch.cat(order)) if order else torch.zeros(0, dtype=torch.int64)
         self.size = max(1, sum(table.numel() for table in self.tables))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.numerics import Constants, refuse_second_derivatives
+from finegraph.inference.numerics import Constants, compact_indices, refuse_second_derivatives
 
 
 class Segments(Constants):
@@ -57,9 +57,9 @@ class Segments(Constants):
                 order[np.minimum(starts[lists, None] + position, max(len(order) - 1, 0))] if len(order) else len(owner),
                 len(owner),
             ).astype(np.int64)
-            self.tables.append(torch.from_numpy(table))
+            self.tables.append(torch.from_numpy(compact_indices(table)))
         restore = np.argsort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-        self.store_arrays({"owner": owner, "restore": restore})
+        self.store_arrays({"owner": compact_indices(owner), "restore": compact_indices(restore)})
 
     def logsumexp(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
         """The logsumexp of each list; minus infinity for an empty list."""
@@ -111,7 +111,7 @@ class KindTensors(Constants):
 
     Attributes:
         group: the group of each fine label.
-        unknown: 1 where the parent of a fine label is unknown, else 0.
+        unknown: whether the parent of each fine label is unknown.
         children: the number of fine labels that can have each label.
         members: the fine labels of each group, as segments.
         edge_label: for the edges of mixed rows: the coarse label.
@@ -134,7 +134,7 @@ class KindTensors(Constants):
         self.group_count = self.label_count + rows.count
         self.plain = rows.count == 0
         self.members = Segments(rows.group, self.group_count)
-        self.store_arrays({"group": rows.group, "unknown": kind.unknown.astype(np.int64)})
+        self.store_arrays({"group": rows.group, "unknown": kind.unknown})
         self.store_arrays({"edge_label": rows.label, "edge_group": rows.owner, "edge_log_weight": np.log(rows.weight)})
         self.store_arrays({"children": _children(rows, self.label_count)})
         if not self.plain:
@@ -168,7 +168,7 @@ class KindTensors(Constants):
         union.scatter_add_(1, self.group.expand_as(fine), fine.long())
         edges = union.index_select(1, self.label_count + self.edge_group)
         labels = union[:, : self.label_count].index_add(1, self.edge_label, edges) > 0
-        return labels & ~(fine & (self.unknown > 0)).any(dim=1, keepdim=True)
+        return labels & ~(fine & self.unknown).any(dim=1, keepdim=True)
 
     def group_scores(self, scores: Float[Tensor, "batch label"]) -> Float[Tensor, "batch group"]:
         """The scores of the groups from those of the labels."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, compact_indices
 
 _MAX_PLACES = 4
 """The targets of a kind are a table if it has at most this many entries per edge or fine label."""
@@ -69,13 +69,15 @@ class TargetTable(Constants):
 
     Attributes:
         column: the columns of the targets in the table.
-        weight: the weights of their links in float64; 0 if a fine label has fewer parents.
+        weighted: which of the targets in the table do not have the weight 1 for all fine labels.
+        weight: the weights of the links of these in float64; 0 if a fine label has fewer parents.
         label_column: the columns of kinds that have one target per label.
         label_weight: the weights of their links in float64.
         label_kinds: the number of the kind of each such target.
     """
 
     column: Tensor
+    weighted: Tensor
     weight: Tensor
     label_column: Tensor
     label_weight: Tensor
@@ -91,6 +93,7 @@ class TargetTable(Constants):
             by_label: the kinds with one target per label, each with its number of targets, padding included.
         """
         columns, weights = [np.zeros((fine_count, 0), np.int64)], [np.zeros((fine_count, 0))]
+        weighted: list[int] = []
         self.kind: list[int] = []
         self.listed: list[_ListedTargets] = []
         for kind, number, start in kinds:
@@ -100,11 +103,14 @@ class TargetTable(Constants):
                 continue
             label, weight = _parent_table(kind, width)
             columns.append(label + start)
-            weights.append(weight)
+            if (weight != 1).any():
+                weighted += range(len(self.kind), len(self.kind) + width)
+                weights.append(weight)
             self.kind += [number] * width
-        self.store_arrays({"column": np.concatenate(columns, axis=1), "weight": np.concatenate(weights, axis=1)})
+        self.store_arrays({"column": compact_indices(np.concatenate(columns, axis=1))})
+        self.store_arrays({"weighted": np.array(weighted, np.int64), "weight": np.concatenate(weights, axis=1)})
         self._store_label_targets(fine_count, by_label)
-        self.all_one = not self.listed and not by_label and bool((self.weight == 1).all())
+        self.all_one = not self.listed and not by_label and not weighted
 
     def _store_label_targets(self, fine_count: int, by_label: Sequence[tuple[KindColumns, int]]) -> None:
         """Store the targets of kinds with one per label; padding repeats the first column with weight 0."""
@@ -125,11 +131,13 @@ class TargetTable(Constants):
             fine: the fine labels.
             weighted: whether weights are needed even if all are 1.
         """
-        column = self.column.index_select(0, fine)
+        column = self.column.index_select(0, fine).long()
         if self.all_one and not weighted:
             return Targets(fine, column, None, self.kind)
-        ones = self.weight.new_ones(len(fine), 1)
-        columns, weights, kind = [column], [ones, self.weight.index_select(0, fine)], list(self.kind)
+        table = self.weight.new_ones(len(fine), 1 + len(self.kind))
+        if len(self.weighted):
+            table = table.index_copy(1, 1 + self.weighted, self.weight.index_select(0, fine))
+        columns, weights, kind = [column], [table], list(self.kind)
         for listed in self.listed:
             column, weight = listed.of_batch(fine)
             columns.append(column)

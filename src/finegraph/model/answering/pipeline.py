@@ -39,12 +39,14 @@ class PhotoPosterior(NamedTuple):
         features: of the backbone of the fine labels.
         posterior: of the single views, as the network gives it: without temperature and evidence.
         bad: the photos among them that could not be read, by number.
+        coarse_features: of the backbone of the coarse labels, if there is one.
     """
 
     numbers: list[int]
     features: Float[Tensor, "batch view feature"]
     posterior: Posterior
     bad: dict[int, PhotoFileError]
+    coarse_features: Float[Tensor, "batch view coarse_feature"] | None = None
 
 
 class PhotoPipeline:
@@ -111,12 +113,12 @@ class PhotoPipeline:
         size = max_photos(self.network, self.views) if size is None else size
         for batch in self.extractor.batches(photos, size, on_bad_file=on_bad_file, progress=progress):
             posterior = posterior_of(self.network, batch.fine, batch.coarse)
-            yield PhotoPosterior(batch.numbers, batch.fine, posterior, batch.bad)
+            yield PhotoPosterior(batch.numbers, batch.fine, posterior, batch.bad, batch.coarse)
 
     def of_views(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> PhotoPosterior:
         """The posterior of photos that were decoded and cut already, in the calling thread."""
         fine, coarse = self.extractor.of_views(pixels)
-        return PhotoPosterior(list(range(len(pixels))), fine, posterior_of(self.network, fine, coarse), {})
+        return PhotoPosterior(list(range(len(pixels))), fine, posterior_of(self.network, fine, coarse), {}, coarse)
 
 
 def max_photos(network: Network, views: int = 1) -> int:
@@ -138,8 +140,9 @@ def known_posteriors(network: Network, features: Features) -> Iterator[PhotoPost
     size = max_photos(network, fine.shape[1])
     for start in range(0, len(fine), size):
         rows = slice(start, start + size)
-        some = posterior_of(network, fine[rows], None if coarse is None else coarse[rows])
-        yield PhotoPosterior(list(features.numbers[rows]), fine[rows], some, {})
+        some_coarse = None if coarse is None else coarse[rows]
+        some = posterior_of(network, fine[rows], some_coarse)
+        yield PhotoPosterior(list(features.numbers[rows]), fine[rows], some, {}, some_coarse)
 
 
 def posterior_of(

@@ -32,6 +32,7 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head, graph_of
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_coarse_features
 from finegraph.model.fitting.span import spans_of
+from finegraph.model.fitting.target_log_probs import target_log_probs
 
 Fold = tuple[Int[NDArray[np.int64], " _"], Int[NDArray[np.int64], " _"]]
 """The training and the held-out samples."""
@@ -137,13 +138,14 @@ def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fo
     if count < 2:
         raise InputError(f"cross-validation needs at least 2 folds, got {count}")
     fold = np.full(len(targets), -1)
-    first = 0
-    for label in np.unique(targets[targets != NOT_OBSERVED]):
-        samples = np.flatnonzero(targets == label)
-        if len(samples) < 2:
-            continue
-        fold[samples] = (first + np.arange(len(samples)) * count // len(samples)) % count
-        first += min(len(samples), count)  # small classes start at different folds, which keeps the folds even
+    observed = np.flatnonzero(targets != NOT_OBSERVED)
+    samples = observed[np.argsort(targets[observed], kind="stable")]  # class by class, each in the order of the samples
+    _, starts, sizes = np.unique(targets[samples], return_index=True, return_counts=True)
+    # Small classes start at different folds, which keeps the folds even.
+    taken = np.where(sizes < 2, 0, np.minimum(sizes, count))
+    first, size = np.repeat(np.cumsum(taken) - taken, sizes), np.repeat(sizes, sizes)
+    place = np.arange(len(samples)) - np.repeat(starts, sizes)
+    fold[samples] = np.where(size < 2, -1, (first + place * count // size) % count)
     held_out = [held for held in range(count) if (fold == held).any()]
     return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
 
@@ -239,7 +241,8 @@ def search(
                 start=None if fit is None or last is None or last.l2 < setting.l2 else fit.head,
                 spans=tuple(span.of_inside() for span in spans),
             )
-            race.note(index, _log_likelihood(fit.head, [x[race.held] for x in inside], targets[race.held]))
+            held_features = [x[race.held] for x in inside]
+            race.note(index, target_log_probs(fit.head, graph, held_features, targets[race.held]))
             left = (
                 index > 0
                 and last is settings[index - 1]
@@ -320,10 +323,3 @@ class _Race:
         lag = float(share @ behind)
         by_class = behind.new_zeros(len(classes)).index_add_(0, place, share * (behind - lag))
         return lag > _MAX_ERRORS_BEHIND * float(by_class.norm())
-
-
-def _log_likelihood(head: torch.nn.Module, features: Sequence[Tensor], targets: Tensor) -> Float[Tensor, " batch"]:
-    """The log probability of the fine label of each sample."""
-    with torch.no_grad():
-        log_probs: Tensor = head(*features).log_probs()
-    return log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()

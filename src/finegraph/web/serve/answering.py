@@ -2,8 +2,9 @@
 
 The steps are separate because evidence changes only the second. Scores are the network's own, before temperature and
 evidence; a client may keep the scores of its photo and ask again with other evidence, exactly and without the network
-(`given`). The server keeps nothing of a photo. Safe to use from several threads. Cost: the network for scores; a few
-passes over the graph for an answer.
+(`given`). Where there are fewer features than scores, as with very many labels, the client keeps the features, and the
+head multiplies them again: the same scores, to the bit. The server keeps nothing of a photo. Safe to use from several
+threads. Cost: the network for scores; a few passes over the graph for an answer, and one over the head for features.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from finegraph.web.problems import ProblemError
 
 _MANY_LABELS = 10_000
 """The names of more labels are made ready for searches before the first one."""
-_BASE_BYTES, _BYTES_PER_LABEL = 64 << 10, 48
-"""The size of the largest request with scores: for each label its score and, as evidence, its name with a number."""
+_BASE_BYTES, _BYTES_PER_LABEL = 64 << 10, 42
+"""The size of the largest request with scores, beside these: for each label, as evidence, its name with a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +60,13 @@ class Ask:
 
 
 class Scores(NamedTuple):
-    """The output of the network for one photo: scores before temperature and evidence, and the feature."""
+    """The output of the network for one photo: scores before temperature and evidence, and the features."""
 
     fine: Float[NDArray[np.float32], " fine"]
     coarse: Float[NDArray[np.float32], " coarse"] | None
     feature: Float[NDArray[np.float32], " feature"] | None = None
     numbers: Float[NDArray[np.float32], "number 2"] | None = None
+    coarse_feature: Float[NDArray[np.float32], " coarse_feature"] | None = None
 
 
 class ServedModel:
@@ -114,7 +116,7 @@ class ServedModel:
     def with_lessons(self, model: PhotoClassifier) -> ServedModel:
         """A copy with a model that has been taught since; this one does not change."""
         served = copy.copy(self)
-        for name in ("graph_json", "max_given_bytes", "_score_counts"):
+        for name in ("graph_json", "max_given_bytes", "_kept_features", "_score_counts"):
             served.__dict__.pop(name, None)
         served.model, served.id = model, _taught_id(self._fitted_id, model.revision)
         return served
@@ -149,20 +151,27 @@ class ServedModel:
     def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
         """The scores and features of pictures of the size that the network sees."""
         pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).unsqueeze(1)
-        features_and_coarse = self._extractor.of_views(pixels)
-        posterior = posterior_of(self.model.network, *features_and_coarse)
-        parts = (posterior.fine_scores, posterior.coarse_scores, features_and_coarse[0][:, 0], posterior.number_scores)
-        fine, coarse, features, numbers = map(_rows, parts)
-        assert fine is not None
-        assert features is not None
+        return self._of_features(*self._extractor.of_views(pixels))
+
+    def _of_features(
+        self,
+        features: Float[Tensor, "batch view feature"],
+        coarse_features: Float[Tensor, "batch view coarse_feature"] | None,
+    ) -> list[Scores]:
+        """The scores of photos with these features, of one view each."""
+        posterior = posterior_of(self.model.network, features, coarse_features)
+        fine, feature = _rows(posterior.fine_scores), _rows(features[:, 0])
+        others = {
+            "coarse": posterior.coarse_scores,
+            "numbers": posterior.number_scores,
+            "coarse_feature": None if coarse_features is None else coarse_features[:, 0],
+        }
+        rows = {name: _rows(part) for name, part in others.items() if part is not None}
         return [
             Scores(
-                fine[row],
-                None if coarse is None else coarse[row],
-                features[row],
-                None if numbers is None else numbers[row],
+                fine[row], **{"coarse": None, **{name: part[row] for name, part in rows.items()}}, feature=feature[row]
             )
-            for row in range(len(pictures))
+            for row in range(len(features))
         ]
 
     def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
@@ -193,12 +202,14 @@ class ServedModel:
     # ---- scores that a client keeps ---------------------------------------------------------------------------------
 
     def pack(self, scores: Scores) -> str:
-        """Scores as text that a client can keep and send back."""
-        parts = [part.reshape(-1) for part in (scores.fine, scores.coarse, scores.numbers) if part is not None]
+        """Scores as text that a client can keep and send back; the features instead if they are fewer."""
+        of_features, of_labels = (scores.feature, scores.coarse_feature), (scores.fine, scores.coarse, scores.numbers)
+        kept = of_labels if self._kept_features is None else of_features
+        parts = [part.reshape(-1) for part in kept if part is not None]
         return f"{self.id}:{base64.b64encode(np.concatenate(parts).astype('<f4').tobytes()).decode()}"
 
     def unpack(self, text: str) -> Scores:
-        """The scores in a text.
+        """The scores in a text, or those that follow from the features in it.
 
         Raises:
             ProblemError: they are of another model.
@@ -211,10 +222,11 @@ class ServedModel:
             values = np.frombuffer(base64.b64decode(packed, validate=True), dtype="<f4").astype(np.float32)
         except (binascii.Error, ValueError):
             raise InputError("scores: expected what an answer held as `scores`, got a text that is no such") from None
+        if len(values) != self._packed_numbers or not np.isfinite(values).all():
+            raise InputError(f"scores: expected {self._packed_numbers} finite numbers, got {len(values)} or others")
+        if self._kept_features is not None:
+            return self._multiplied(values, self._kept_features)
         fine, (coarse, numbers) = len(self.model.graph), self._score_counts
-        expected = fine + coarse + numbers
-        if len(values) != expected or not np.isfinite(values).all():
-            raise InputError(f"scores: expected {expected} finite numbers, got {len(values)} or others")
         last = fine + coarse
         return Scores(
             values[:fine],
@@ -222,12 +234,41 @@ class ServedModel:
             numbers=values[last:].reshape(-1, 2) if numbers else None,
         )
 
+    def _multiplied(self, values: Float[NDArray[np.float32], " _"], count: int) -> Scores:
+        """The scores of features that a client sent back, of which the first `count` are for the fine labels.
+
+        Raises:
+            InputError: the scores are too large, so the features are of no photo.
+        """
+        sent = torch.from_numpy(values).reshape(1, 1, -1)
+        (scores,) = self._of_features(sent[..., :count], sent[..., count:] if count < len(values) else None)
+        if not all(np.isfinite(part).all() for part in scores if part is not None):
+            raise InputError("scores: expected features of a photo, got numbers whose scores are not finite")
+        return scores
+
     @cached_property
     def max_given_bytes(self) -> int:
         """The size of the largest valid body with scores and evidence."""
         graph = self.model.graph
         labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds) + 2 * len(graph.numbers)
-        return _BASE_BYTES + _BYTES_PER_LABEL * labels
+        packed = -(-np.dtype(np.float32).itemsize * self._packed_numbers // 3) * 4  # base64 has 4 letters for 3 bytes
+        return _BASE_BYTES + packed + _BYTES_PER_LABEL * labels
+
+    @property
+    def _packed_numbers(self) -> int:
+        """How many numbers a client keeps of a photo."""
+        if self._kept_features is None:
+            return len(self.model.graph) + sum(self._score_counts)
+        coarse = self.model.network.coarse_backbone
+        return self._kept_features + (0 if coarse is None else coarse.feature_size)
+
+    @cached_property
+    def _kept_features(self) -> int | None:
+        """How many features for fine labels a client keeps of a photo; None if there are fewer scores than features."""
+        network = self.model.network
+        fine, coarse = network.backbone.feature_size, network.coarse_backbone
+        features = fine + (0 if coarse is None else coarse.feature_size)
+        return fine if features < len(self.model.graph) + sum(self._score_counts) else None
 
     @cached_property
     def _score_counts(self) -> tuple[int, int]:
@@ -241,8 +282,9 @@ class ServedModel:
         return coarse, numbers
 
 
-def _rows(values: Tensor | None) -> NDArray[np.float32] | None:
-    return None if values is None else values.detach().float().cpu().numpy()
+def _rows(values: Tensor) -> NDArray[np.float32]:
+    rows: NDArray[np.float32] = values.detach().float().cpu().numpy()
+    return rows
 
 
 def _taught_id(fitted: str, revision: str) -> str:

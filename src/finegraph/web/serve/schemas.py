@@ -125,7 +125,10 @@ class PredictionBody(BaseModel):
     in_index: list[StoredPhotoBody] | None = Field(
         default=None, description="The photos of the index that are this very photo; null without an index."
     )
-    scores: str | None = Field(default=None, description="The photo's scores, for /v1/given, if they were asked for.")
+    scores: str | None = Field(
+        default=None,
+        description="The photo's scores, for /v1/given, if they were asked for; its features where they are fewer.",
+    )
 
 
 class BadPhotoBody(BaseModel):

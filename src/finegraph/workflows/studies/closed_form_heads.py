@@ -15,12 +15,11 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.fitting.target_log_probs import target_log_probs
 from finegraph.workflows.studies.fitted_head import TOLERANCE, Fitted, JointAnswers, middles
 from finegraph.workflows.studies.photo_sets import Part
 
@@ -84,9 +83,8 @@ def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> 
 
 def log_likelihood(fit: PrototypeFit, part: Part) -> float:
     """The mean log probability of the fine labels of photos."""
-    with torch.inference_mode():
-        log_probs = fit.head(fit.scaling(part.fine)).log_probs()
-    return float(log_probs.gather(1, part.target[:, None]).double().mean())
+    found = target_log_probs(lambda features: fit.head(fit.scaling(features)), fit.head.graph, [part.fine], part.target)
+    return float(found.mean())
 
 
 def _prototypes(graph: LabelGraph, train: Part, settings: PrototypeSettings) -> PrototypeFit:

@@ -4,7 +4,7 @@ top1, top5      1 if the true fine label is the first, or among the first five, 
 nll             minus the log probability of the true fine label
 kind:NAME       1 if the label of the kind is right; of a group of kinds, the share of its members that are right
 
-Photos are taken some at a time, so that memory does not grow with photos x labels.
+Photos are taken some at a time, fewer the more labels there are, so that memory does not grow with photos x labels.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from torch import Tensor
 from finegraph.evaluation.judgements import UNJUDGED, judge_kind
 from finegraph.evaluation.metrics import truth_rank
 from finegraph.graph import LabelGraph
+from finegraph.model.fitting.target_log_probs import max_rows
 from finegraph.workflows.studies.fitted_head import Answer, Model
 from finegraph.workflows.studies.photo_sets import Part, kind_groups
 
 KIND = "kind:"
 TIMES = ("seconds_fit", "ms_forward", "ms_backward")
 LESS_IS_BETTER = ("nll", *TIMES)
-_ROWS = 2048
+_MAX_ROWS = 2048
 
 PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
 """By metric, a value for each photo; NaN if it cannot be judged."""
@@ -35,7 +36,7 @@ PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
 def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto:
     """The metrics of a model on each photo."""
     parts = []
-    step = max(1, _ROWS // views)
+    step = max(1, min(_MAX_ROWS, max_rows(graph)) // views)
     with torch.inference_mode():
         for start in range(0, len(part), step):
             rows = slice(start, start + step)

@@ -16,7 +16,6 @@ from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
-from finegraph.model.features import Features
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.nn import BipartiteHead, Network, laplacian_prior
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
@@ -26,6 +25,7 @@ from finegraph.training.loop import Judgement, Run, Validation, Watcher, shard_f
 from finegraph.training.recipes import Recipe
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.training.shared_features import shared_features
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph
 from finegraph.workflows.training.shared_labels import collect_head, share_fitted
 from finegraph.workflows.training.training_data import TrainingData
@@ -285,29 +285,28 @@ def _fit_again(
     chosen: Chosen | None,
     learning: _Learning,
 ) -> tuple[FittedHead | None, Sequence[str]]:
-    """Fit the head to the features of the network as it is now; each process computes those of its share.
+    """Fit the head to the features of the network as it is now; each process sends those of its share to the first.
 
     It is fitted with what was chosen at the start: photos that a network was trained on no longer tell how sure it
     may be of others. So its tensors keep their form, too.
     """
     network.eval()
-    local_samples = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
-    parts = ranks.gather(training_features(network, local_samples, views, settings, False, _silent))
+    found = shared_features(
+        ranks, data.train, lambda own: training_features(network, own, views, settings, False, _silent)
+    )
     head, scaling, shared = network.head, network.scaling, network.shared_head
     fitted: FittedHead | None = None
     notes: Sequence[str] = ()
     moves = bool(settings.learn) and learning.moves and learning.learnt is not None
     cells = None
-    if moves and ranks.first:
+    if moves and found is not None:
         strengths = chosen if isinstance(chosen, PrototypeStrengths) else None
         before = learning.of(network.graph)
-        learnt = learn_training_graph(
-            network, _joined(parts), learning.first, settings, before=before, strengths=strengths
-        )
+        learnt = learn_training_graph(network, found, learning.first, settings, before=before, strengths=strengths)
         head.relink(learnt.graph(room=True))
         learning.learnt, cells = learnt, None if learnt.cells is None else learnt.cells.latent()
-    if ranks.first:
-        fitted = fit_to(network, _joined(parts), None, settings, chosen, cells)
+    if found is not None:
+        fitted = fit_to(network, found, None, settings, chosen, cells)
         if moves and learning.learnt is not None:
             learning.learnt = learning.learnt.moved_to(network.graph, fitted.notes)
             notes = learning.learnt.notes
@@ -344,19 +343,3 @@ def training_views(views: ViewSettings, recipe: Recipe) -> ViewSettings:
 def _silent(stage: str) -> Callable[[int, int], None]:
     """Nobody is told of the features after an epoch."""
     return lambda done, total: None
-
-
-def _joined(parts: Sequence[Features]) -> Features:
-    """The features of all processes in the order of the photos, of which each process had every so-manyth."""
-    numbers = torch.tensor([rank + number * len(parts) for rank, part in enumerate(parts) for number in part.numbers])
-    order = torch.argsort(numbers)
-    coarse = [part.coarse for part in parts if part.coarse is not None]
-    views = [part.views for part in parts if part.views is not None]
-    samples = [sample for part in parts for sample in part.samples]
-    return Features(
-        fine=torch.cat([part.fine for part in parts])[order],
-        coarse=torch.cat(coarse)[order] if coarse else None,
-        samples=Samples([samples[place] for place in order.tolist()]),
-        numbers=tuple(numbers[order].tolist()),
-        views=torch.cat(views)[order] if views else None,
-    )

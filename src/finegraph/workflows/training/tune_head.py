@@ -34,6 +34,7 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
+from finegraph.training.shared_features import shared_features
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph, wants_graph
 from finegraph.workflows.training.training_data import TrainingData
@@ -87,8 +88,8 @@ def tune_head(
 ) -> TunedHead | None:
     """Fit the head of a network to photos; it is put into the network.
 
-    In a job of several processes each computes the features of its share, and the first fits the head; the others get
-    None.
+    In a job of several processes each computes the features of its share and sends them to the first, which fits the
+    head; the others get None.
     """
     cache = None if settings.cache is None else Path(settings.cache)
 
@@ -98,16 +99,10 @@ def tune_head(
     def features_of_training(samples: Samples) -> Features:
         return training_features(network, samples, views, settings, cache, progress)
 
-    if ranks.size > 1:
-        for part, compute in ((data.train, features_of_training), (data.val, features_of)):
-            local_part = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
-            if local_part:
-                compute(local_part)
-        ranks.wait()
-        if not ranks.first:
-            return None
-    train = features_of_training(data.train)
-    val = None if data.val is None else features_of(data.val)
+    train = shared_features(ranks, data.train, features_of_training)
+    val = None if data.val is None else shared_features(ranks, data.val, features_of)
+    if train is None:
+        return None
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
     learnt = None
