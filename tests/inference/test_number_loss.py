@@ -204,6 +204,32 @@ def test_values_far_out_and_tiny_spreads():
         assert loss[0] > 1e4
 
 
+@pytest.mark.parametrize("spreads", [0.0, [0.5, 0.3, 0.2]])
+def test_scores_and_values_too_large_for_the_loss_are_refused_in_words(spreads):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], spreads)
+    graph = fg.LabelGraph("abc", numbers=[number])
+    fine = torch.zeros(1, 3, requires_grad=True)
+    for value in (1e300, 1e99, math.inf):
+        with pytest.raises(TargetError, match="not more than 1e.15 times as far"):
+            fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([value]).double()})
+    far = fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([1e14])})
+    far.backward()
+    assert far.isfinite()
+    assert fine.grad.isfinite().all()
+    for size in (1e14, 1e30):
+        for dtype in (torch.float32, torch.float64):
+            scores = torch.tensor([[[size, 0.0]]], dtype=dtype, requires_grad=True)
+            posterior = fg.Posterior(graph, torch.zeros(1, 3, dtype=dtype), number_scores=scores)
+            if spreads and size > 1e15 and dtype == torch.float32:
+                with pytest.raises(fg.errors.InputError, match="pulls and precisions of size at most 1e.15"):
+                    fg.joint_loss(posterior, torch.tensor([0]))
+                continue
+            loss = fg.joint_loss(posterior, torch.tensor([0]))
+            loss.backward()
+            assert loss.isfinite()
+            assert scores.grad.isfinite().all()
+
+
 def test_nothing_observed_contributes_nothing():
     posterior = fg.Posterior(TWO, torch.randn(3, 9, dtype=torch.float64))
     target = torch.tensor([2, -100, 4])
@@ -255,7 +281,7 @@ def test_bad_targets_are_refused():
     for targets, text in [
         ({"price": torch.tensor([1, 2])}, r"kind_targets\['price'\]: expected one value per sample as floating-point"),
         ({"price": torch.zeros(3)}, r"got torch.float32 of shape \(3,\)"),
-        ({"price": torch.tensor([math.inf, 1.0])}, "expected finite values, or NaN"),
+        ({"price": torch.tensor([math.inf, 1.0])}, "expected finite values that are not more than .* or NaN"),
         ({"price": [1.0, 2.0]}, "expected a tensor of values, got list"),
     ]:
         with pytest.raises(TargetError, match=text):

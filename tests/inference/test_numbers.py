@@ -241,6 +241,60 @@ def test_points_have_exact_quantiles_and_intervals():
     assert value.mean.item() == pytest.approx(0.1 * 2010 + 0.5 * 2011 + 0.4 * 2014)
 
 
+@pytest.mark.parametrize("evidence", ["<= 1e50", ">= -1e50", (-1e60, 1e50), (-1e99, None)])
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_far_limit_changes_no_quantile(evidence, scale):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2], scale)
+    posterior = fg.Posterior(fg.LabelGraph("abc", numbers=[number]), torch.zeros(1, 3, dtype=torch.float64))
+    free, cut = posterior.value("price"), posterior.given(price=evidence).value("price")
+    for q in (0.01, 0.5, 0.99):
+        assert cut.quantile(q).item() == pytest.approx(free.quantile(q).item(), rel=1e-12)
+    assert torch.cat(cut.interval(0.9)).tolist() == pytest.approx(torch.cat(free.interval(0.9)).tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ("1e300 +- 1", "a value is a finite number of size at most 1e.100, got 1e.300"),
+        ("<= 1e400", "a value is a finite number of size at most 1e.100, got inf"),
+        (10**400, "of size at most 1e.100 or None, got a whole number that is too large"),
+        (10**5000, "got a whole number that is too large"),
+        ((0, 10**400), "got a whole number that is too large"),
+        ((10**5000, "x"), "an interval is a pair of numbers"),
+        (fg.Around(2, 1e-99), None),
+        (fg.Around(2, 1e-300), "the spread 1e-300 is too small to compute with"),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_evidence_beyond_what_can_be_computed_is_refused_in_words(evidence, text, scale):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2], scale)
+    posterior = fg.Posterior(fg.LabelGraph("abc", numbers=[number]), torch.zeros(1, 3, dtype=torch.float64))
+    if text is None:
+        assert posterior.given(price=evidence).value("price").mean.item() == pytest.approx(2)
+        return
+    with pytest.raises(fg.errors.EvidenceError, match=text):
+        posterior.given(price=evidence)
+
+
+@pytest.mark.parametrize("value", [1e300, 10**400, math.inf, math.nan], ids=range(4))
+def test_around_refuses_numbers_beyond_those_of_a_graph(value):
+    for pair in ((value, 1), (1, value)):
+        with pytest.raises(fg.errors.EvidenceError, match="expected a finite number as .*of size at most 1e.100"):
+            fg.Around(*pair)
+
+
+def test_scores_that_are_no_numbers_give_values_that_are_none():
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2])
+    graph = fg.LabelGraph("abc", numbers=[number])
+    with_nan = fg.Posterior(graph, torch.tensor([[math.nan, 0, 0], [0, 0, 0]])).value("price")
+    scores = torch.tensor([[[0.0, -1e3]], [[0.0, 0.0]]])  # a precision is never below 0
+    negative = fg.Posterior(graph, torch.zeros(2, 3), number_scores=scores).value("price")
+    for value in (with_nan, negative):
+        answers = [value.mean, value.spread, value.quantile(0.5), *value.interval(0.5), value.probability("<= 2")]
+        assert [answer.isnan().tolist() for answer in answers] == [[True, False]] * 6
+
+
 def test_evidence_of_every_form_agrees():
     number = fg.Number.from_values("price", [9.0, 12.0, 15.0], unit="EUR")
     graph = fg.LabelGraph("abc", numbers=[number])
