@@ -70,7 +70,7 @@ def menu(
     size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Another seed makes another menu.")] = 0,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="Also say how hot each item is, what it weighs and what it costs.")
+        bool, typer.Option("--numbers", help="Also say how hot each item is, what it costs and weighs, also on each photo.")
     ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")

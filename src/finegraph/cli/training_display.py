@@ -165,7 +165,7 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
         return
     if result.metrics:
         rows = [
-            (_NAMES.get(name, name.removeprefix("kinds.")), _metric(name, value))
+            (printable(_metric_name(name)), _metric(name, value, result.units))
             for name, value in result.metrics.items()
         ]
         judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
@@ -246,10 +246,23 @@ def _next(result: TrainResult) -> list[tuple[str, str]]:
     return [*commands, *model_commands(result.run)]
 
 
+_NUMBERS = "numbers."
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}
 
 
-def _metric(name: str, value: float) -> str:
+def _metric_name(name: str) -> str:
+    """The name of a metric for people."""
+    if name.startswith(_NUMBERS):
+        return f"{name.removeprefix(_NUMBERS)}, mean error"
+    return _NAMES.get(name, name.removeprefix("kinds."))
+
+
+def _metric(name: str, value: float, units: Mapping[str, str]) -> str:
+    """A metric for people: errors of numbers in their units, the others as shares."""
+    if name.startswith(_NUMBERS):
+        from finegraph.model.answering.predictions import in_digits
+
+        return f"{in_digits(value)} {printable(units.get(name.removeprefix(_NUMBERS), ''))}".strip()
     return f"{value:.4f}" if name == "nll" else f"{value:.1%}"
 
 

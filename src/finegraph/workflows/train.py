@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -82,7 +82,9 @@ class TrainResult:
         validated_on: the split to validate on, or `val` for photos that were held out; None if there are none.
         held_out: how many photos were held out of those to train on, if there is no split to validate on.
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None if there is none.
-        metrics: on the validation photos, before calibration; empty if there are none.
+        metrics: on the validation photos, before calibration; empty if there are none. `numbers.NAME` is the mean
+            absolute error of a number.
+        units: the unit of each number that has one.
         calibration: what was fitted on the validation photos and is saved with the model; None if nothing was.
         calibration_fault: why nothing could be fitted, if there are validation photos.
         strengths: what the head was fitted with, if the head alone was tuned.
@@ -106,6 +108,7 @@ class TrainResult:
     strengths: dict[str, Any] | None
     bad: list[str]
     seconds: float
+    units: dict[str, str] = field(default_factory=dict)
     worth: KindWorth | None = None
     report: str | None = None
     report_fault: str | None = None
@@ -182,6 +185,7 @@ def train_run(
         calibration=None if model is None else model.fit,
         calibration_fault=None if model is None else model.fault,
         seconds=monotonic() - began,
+        units={name: data.graph.number(name).unit for name in data.graph.numbers if data.graph.number(name).unit},
     )
 
 

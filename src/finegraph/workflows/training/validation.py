@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING, targets_of
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError
 from finegraph.evaluation.judgements import judge_kind
+from finegraph.evaluation.sure import true_values
+from finegraph.graph.kind import FloatArray
 from finegraph.inference import Posterior
 from finegraph.model.answering.pipeline import PhotoPipeline
 from finegraph.model.features.photos import OnBadFile, PhotoInput, read_views, sample_inputs
@@ -29,16 +32,20 @@ _BATCH = 64
 
 
 class Tally:
-    """Sums and counts of what was right."""
+    """Sums and counts of what was right, and of how far told values are off."""
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
-        self.names = ("top1", "nll", *(f"kinds.{kind}" for kind in kinds))
+    def __init__(self, kinds: tuple[str, ...], numbers: tuple[str, ...] = ()) -> None:
+        self.names = ("top1", "nll", *(f"kinds.{kind}" for kind in kinds), *(f"numbers.{name}" for name in numbers))
         self.numbers = torch.zeros(len(self.names), 2, dtype=torch.float64)
 
     def add(
-        self, posterior: Posterior, fine: Int[Tensor, " batch"], kinds: Mapping[str, Int[Tensor, " batch"]]
+        self,
+        posterior: Posterior,
+        fine: Int[Tensor, " batch"],
+        kinds: Mapping[str, Int[Tensor, " batch"]],
+        measured: Mapping[str, Float[FloatArray, " batch"]] | None = None,
     ) -> None:
-        """Count the answers to a batch; labels that are not known are left out."""
+        """Count the answers to a batch; labels and values that are not known are left out."""
         log_probs = posterior.log_probs()
         fine = fine.to(log_probs.device)
         known = fine != MISSING
@@ -49,12 +56,18 @@ class Tally:
             seen = kinds[kind].cpu().numpy() if kind in kinds else None
             right = torch.from_numpy(judge_kind(posterior.graph.kind(kind), answer, fine.cpu().numpy(), seen))
             self._count(2 + place, right[right >= 0])
+        graph = posterior.graph
+        for place, name in enumerate(graph.numbers):
+            true = torch.from_numpy(true_values(graph.number(name), fine.cpu().numpy(), (measured or {}).get(name)))
+            error = (posterior.value(name, log_probs).mean.double().cpu() - true).abs()
+            self._count(2 + len(graph.kinds) + place, error[~true.isnan()])
 
     def _count(self, place: int, values: Tensor) -> None:
         self.numbers[place] += torch.tensor([float(values.double().sum()), float(len(values))], dtype=torch.float64)
 
     def metrics(self, ranks: Ranks) -> dict[str, float]:
-        """The means over all processes: accuracies as shares, and the negative log-likelihood in nats."""
+        """The means over all processes: accuracies as shares, the negative log-likelihood in nats, and mean absolute errors in
+        the units of the numbers."""
         ranks.sum([self.numbers])
         return {
             name: total / count for name, (total, count) in zip(self.names, self.numbers.tolist(), strict=True) if count
@@ -89,8 +102,9 @@ def validate(
     network.eval()
     pipeline = PhotoPipeline(network, views, cache=False, threads=threads)
     fine, kinds = targets_of(samples, network.graph)
+    measured = measured_values(samples, network.graph)
     inputs = sample_inputs(samples, box=views.box)
-    tally = Tally(network.graph.kinds)
+    tally = Tally(network.graph.kinds, network.graph.numbers)
     bad: list[PhotoFileError] = []
     odd: tuple[str | None, list[str]] | None = None
     for start in range(0, len(samples), _BATCH):  # as many turns in all processes, or some would wait for ever
@@ -98,7 +112,8 @@ def validate(
         for batch in pipeline.posteriors([inputs[number] for number in numbers], on_bad_file=on_bad_file):
             bad.extend(batch.bad.values())
             read = [numbers[number] for number in batch.numbers]
-            tally.add(batch.posterior, fine[read], {name: labels[read] for name, labels in kinds.items()})
+            own = {name: labels[read] for name, labels in kinds.items()}
+            tally.add(batch.posterior, fine[read], own, {name: values[read] for name, values in measured.items()})
             if odd is None and not bool(tally.numbers.isfinite().all()):
                 odd = _odd_layer(network, views, [inputs[number] for number in read])
         if stop():
