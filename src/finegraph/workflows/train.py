@@ -27,7 +27,7 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import add_start
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.report_details import BAD_TRAINING, PHOTOS_DIGEST
-from finegraph.workflows.graph_comparisons import conflict_words
+from finegraph.workflows.graph_comparisons import compared_words, conflict_words
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.labels.graph_sources import (
     StoredLabels,
@@ -193,17 +193,19 @@ def _comparison_notes(data: TrainingData, settings: TrainSettings) -> list[str]:
     """What comparisons became, what does not fit together in them, and which of them have no effect."""
     notes = []
     for kind in data.compared:
-        unknown = f", {kind.unknown:,} unknown" if kind.unknown else ""
-        size = f"{kind.comparisons:,} comparisons of {len(kind.order):,} fine labels{unknown}"
-        notes.append(f"{kind.name}: a number of the graph, by {size}")
+        ordered = kind.name not in data.graph.numbers
+        filled = f"{len(kind.filled):,} label{'s' if len(kind.filled) != 1 else ''} that were unknown"
+        made = filled if ordered else "a number of the graph"
+        notes.append(f"{kind.name}: {made}, by {compared_words(kind)}")
         notes += [f"{kind.name}: {words}" for words in conflict_words(kind, _MAX_CONFLICTS)]
     alike = 0
     for pair in () if data.pairs is None else data.pairs.pairs:
         alike += data.train[pair.more].label == data.train[pair.less].label
     if alike and settings.tune == "head":
         notes.append(
-            f"{alike:,} comparisons of two photos of one fine label say nothing of fine labels, to which a head is "
-            "fitted; training the whole network learns from them"
+            f"{alike:,} comparison{'s' if alike != 1 else ''} of two photos of one fine label "
+            f"say{'' if alike != 1 else 's'} nothing of fine labels, to which a head is fitted; "
+            "training the whole network learns from them"
         )
     if data.pairs is not None and settings.tune == "all" and settings.kind_weight == 0.0:
         notes.append("comparisons of photos have no effect on the network: the weight of kinds is 0")

@@ -88,6 +88,7 @@ def read_training_data(
         raise DataError(f"expected photos to train on, found none{which}")
     store_graph = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if store_graph.kind(name) != graph.kind(name))
+    names = {*graph.kinds, *graph.numbers}
     return TrainingData(
         train=train,
         val=parts.val,
@@ -96,7 +97,7 @@ def read_training_data(
         splits=samples.splits,
         counted=counted,
         notes=samples.notes,
-        compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in graph.numbers),
+        compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in names),
         pairs=None if fitted is None else _photo_pairs(fitted, graph, train, settings.data),
     )
 
@@ -104,7 +105,7 @@ def read_training_data(
 def _with_comparisons(
     graph: LabelGraph, samples: Samples, train: Samples, settings: TrainSettings
 ) -> FittedComparisons:
-    """A graph with the numbers that comparisons make; photos that are not trained on may be named, and do not count."""
+    """A graph with what comparisons make of it; photos that are not trained on may be named, and do not count."""
     assert settings.comparisons is not None
     paths = {sample.path for sample in train}
     numbers = photo_names(samples, settings.data)
@@ -112,7 +113,7 @@ def _with_comparisons(
     silent = [name for name, number in numbers.items() if samples[number].path not in paths]
     fitted = with_comparisons(graph, settings.comparisons, labels, silent)
     compared = {one.kind for one in fitted.comparisons}
-    if not compared & set(fitted.graph.numbers):
+    if not compared & {kind.name for kind in fitted.kinds}:
         raise DataError(
             f"{settings.comparisons}: expected comparisons of fine labels, or of training photos of different fine "
             "labels; it has none"
