@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from finegraph.data.samples import Samples
-from finegraph.data.sources import names_layout, parse_source, read_samples, source_graph
+from finegraph.data.sources import names_layout, parse_source, photo_layout, read_samples, source_graph
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
@@ -147,7 +147,7 @@ def photos_digest(photos: Samples) -> str:
 def uses_photo_labels(settings: TrainSettings) -> bool:
     """Whether photo labels count; the paper's CUB experiments take those of the classes alone."""
     if settings.photo_labels is None:
-        return parse_source(settings.data)[0] != "cub"
+        return photo_layout(parse_source(settings.data)[0]) != "cub"
     return settings.photo_labels == "use"
 
 
