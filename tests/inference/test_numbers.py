@@ -224,6 +224,18 @@ def check_shortest(one, value, given, probability):
     assert high - low <= shortest * (1 + 1e-9) + 20 * step * (outer[-1] - outer[0]) + 1e-9
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+def test_values_of_labels_come_back_as_they_were_given(scale, spread):
+    values = [6.5, 7.3, 9.1, 10.7, 0.1, 1e6, 123456.7]
+    number = fg.Number.from_values("price", values, [spread, *[0.0] * 6], scale)
+    scores = torch.full((6, 7), -40.0, dtype=torch.float64)
+    scores[torch.arange(6), torch.arange(1, 7)] = 0.0
+    value = fg.Posterior(fg.LabelGraph("abcdefg", numbers=[number]), scores).value("price")
+    assert value.quantile(0.5).tolist() == values[1:]
+    assert value.interval(0.9).low.tolist() == values[1:]
+
+
 def test_points_have_exact_quantiles_and_intervals():
     number = fg.Number.from_values("year", [2010.0, 2011.0, 2011.0, 2014.0])
     graph = fg.LabelGraph("abcd", numbers=[number])

@@ -59,7 +59,7 @@ class TrainingDisplay:
         self.folder = folder
         held = f", {count(len(data.val), 'photo')} to validate on" if data.val is not None and not data.held_out else ""
         kinds = ", ".join(f"{name} {len(data.graph.labels(name)):,}" for name in data.graph.kinds[:6])
-        more = f" and {len(data.graph.kinds) - 6} more kinds" if len(data.graph.kinds) > 6 else ""
+        more = f" and {count(len(data.graph.kinds) - 6, 'more kind')}" if len(data.graph.kinds) > 6 else ""
         self.note(f"{count(len(data.train), 'photo')} of {count(len(data.train.labels), 'label')} to train on{held}")
         if data.held_out and data.val is not None:
             self.note(

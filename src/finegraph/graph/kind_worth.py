@@ -46,7 +46,8 @@ class KindWorth:
         silent = [kind for kind in self.kinds if kind not in telling]
         shares = [f"{kind} tells {_percent(share)}" for kind, share in list(telling.items())[:_MAX_NAMED]]
         rest = sum(list(telling.values())[_MAX_NAMED:])
-        shares += [f"{len(telling) - _MAX_NAMED} more kinds {_percent(rest)}"] if rest else []
+        more = len(telling) - _MAX_NAMED
+        shares += [f"{more} more kind{'s' if more != 1 else ''} {_percent(rest)}"] if rest else []
         named = ", ".join(shares) or "no kind tells anything"
         text = f"Of what tells classes apart, {named}, and {_percent(self.own)} is each class's own."
         if not silent:

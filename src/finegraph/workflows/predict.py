@@ -162,10 +162,7 @@ def _progress_of_all(
 
 
 def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) -> None:
-    """Write predictions as a CSV file with a row per photo.
-
-    It has the best fine label and its probability, the sure answer with its own, then for each kind the best label and
-    its probability, and for each number the mean, the spread and the quantiles of 5, 50 and 95 %.
+    """Write predictions as a CSV file with a row per photo; see `predictions_csv`.
 
     Args:
         result: the predictions.
@@ -173,6 +170,15 @@ def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) ->
 
     Raises:
         GraphFileError: the file cannot be written.
+    """
+    write_text(os.fspath(path), predictions_csv(result))
+
+
+def predictions_csv(result: PredictionResult) -> str:
+    """Predictions as CSV text with a row per photo.
+
+    It has the best fine label and its probability, the sure answer with its own, then for each kind the best label and
+    its probability, and for each number the mean, the spread and the quantiles of 5, 50 and 95 %.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -191,7 +197,7 @@ def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) ->
         for number in one.numbers.values():
             row += [number.mean, number.spread, *number.quantiles]
         writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else text_only(cell) for cell in row])
-    write_text(os.fspath(path), text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
+    return text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:

@@ -80,6 +80,8 @@ class SearchResult:
         where_not: what they were not to be.
         given: what was known of the photos; without `same` and `other`, all that was found agrees with it.
         queries: what was found for each photo and label.
+        units: the unit of each number that has one.
+        ordered: the ordered kinds.
     """
 
     index: str
@@ -92,6 +94,8 @@ class SearchResult:
     where_not: dict[str, tuple[str, ...]]
     given: dict[str, tuple[str, ...]]
     queries: tuple[PhotoHits, ...]
+    units: dict[str, str] = field(default_factory=dict)
+    ordered: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -276,6 +280,8 @@ def search_index(
         where_not=refused,
         given=evidence,
         queries=tuple(queries),
+        units={name: index.graph.number(name).unit for name in index.graph.numbers if index.graph.number(name).unit},
+        ordered=tuple(name for name in index.graph.kinds if index.graph.kind(name).ordered),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -24,6 +25,10 @@ from finegraph.inference.numbers.known_values import interval_of
 from finegraph.inference.numbers.mixture_search import MixtureSearch
 from finegraph.inference.numbers.normal import cut_moments
 from finegraph.inference.numbers.potential import Components
+
+
+_ROUNDING = 1e-13
+"""The relative rounding error of a value that went to the inner scale and back."""
 
 
 class Interval(NamedTuple):
@@ -106,8 +111,19 @@ class ValueDistribution:
         return torch.where(self.weights == 0, 0.0, self.weights * values).sum(dim=1)
 
     def _known(self, values: Float[Tensor, "batch 1"]) -> Float[Tensor, " batch"]:
-        """Values found by a search, in the user's unit; NaN for samples whose probabilities are NaN."""
-        return self.to_outer(values).squeeze(1).masked_fill(self.weights.isnan().any(dim=1), torch.nan)
+        """Values found by a search, in the user's unit; NaN for samples whose probabilities are NaN.
+
+        A value of a fine label comes back as it was given, without the rounding of the inner scale.
+        """
+        outer = self.to_outer(values).squeeze(1)
+        given = torch.as_tensor(np.unique(self.number.values[self.number.known])).to(outer)
+        if len(given):
+            after = torch.searchsorted(given, outer.contiguous())
+            near = torch.stack([given[(after - 1).clamp_min(0)], given[after.clamp_max(len(given) - 1)]])
+            size = _ROUNDING * (outer.abs() + (abs(self.number.centre) if self.number.scale == "linear" else 0.0))
+            for one in near:
+                outer = torch.where((outer - one).abs() <= size, one, outer)
+        return outer.masked_fill(self.weights.isnan().any(dim=1), torch.nan)
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
 
