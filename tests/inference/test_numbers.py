@@ -153,6 +153,40 @@ def test_evidence_equals_quadrature(numbers):
         assert close(told.log_prob_of(again)[0], 0.0)
 
 
+@pytest.mark.parametrize("sign", [">=", "<=", ">", "<", "to"])
+def test_ranges_of_ordered_kinds_equal_enumeration(sign):
+    compared = 0
+    for sample in samples(range(40)):
+        kinds = [sample.graph.kind(name) for name in sample.graph.kinds]
+        kinds = [replace(kind, ordered=len(kind.labels) > 1) for kind in kinds]
+        numbers = [sample.graph.number(name) for name in sample.graph.numbers]
+        sample.graph = fg.LabelGraph(sample.graph.fine, kinds, numbers)
+        for place, kind in enumerate(kinds):
+            if not kind.ordered:
+                continue
+            count, label = len(kind.labels), int(sample.rng.integers(len(kind.labels)))
+            kept = {
+                ">=": range(label, count),
+                "<=": range(label + 1),
+                ">": range(label + 1, count),
+                "<": range(label),
+                "to": range(label, count),
+            }[sign]
+            joint = sample.joint(sample.potentials)
+            if ref.evidence_log_prob(joint, {place: set(kept)}) == -math.inf:
+                continue
+            last = kind.labels[-1]
+            text = f"{kind.labels[label]} to {last}" if sign == "to" else f"{sign} {kind.labels[label]}"
+            posterior = sample.posterior()
+            assert close(posterior.log_prob_of({kind.name: text}), ref.evidence_log_prob(joint, {place: set(kept)}))
+            told, expected = posterior.given({kind.name: text}), ref.given(joint, {place: set(kept)})
+            assert close(told.log_probs()[0], ref.fine_log_probs(expected))
+            for other, name in enumerate(sample.graph.kinds):
+                assert close(told.log_probs(name)[0], ref.kind_log_probs(expected, other))
+            compared += 1
+    assert compared > 20
+
+
 @pytest.mark.deep
 def test_evidence_in_two_steps_is_evidence_at_once():
     for sample in samples(range(24)):
