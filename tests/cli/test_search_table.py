@@ -8,14 +8,27 @@ from finegraph.workflows.search import PhotoHits, SearchResult
 
 def test_numbers_have_their_units_and_ordered_kinds_a_column(capsys):
     hits = [
-        Hit(path="1.jpg", label="a", guess=None, kinds={"heat": ("hot",)}, values={"price": 12.5}, similarity=0.9, score=0.9),
-        Hit(path="2.jpg", label="b", guess=None, kinds={"heat": ("mild", "hot")}, similarity=0.8, score=0.8),
-        Hit(path="3.jpg", label="c", guess=None, kinds={}, values={"price": 7.0}, similarity=0.7, score=0.7),
-    ]  # fmt: skip
+        Hit(path=f"{n}.jpg", label=label, guess=None, kinds=kinds, values=values, similarity=0.9, score=0.9)
+        for n, label, kinds, values in (
+            (1, "a", {"heat": ("hot",)}, {"price": 12.5}),
+            (2, "b", {"heat": ("mild", "hot")}, {}),
+            (3, "c", {}, {"price": 7.0}),
+        )
+    ]
     result = SearchResult(
-        index="index", photos=3, complete=True, method="exact", same=(), other=(), where={}, where_not={}, given={},
-        queries=(PhotoHits(label="a", hits=tuple(hits)),), units={"price": "EUR"}, ordered=("heat",),
-    )  # fmt: skip
+        index="index",
+        photos=3,
+        complete=True,
+        method="exact",
+        same=(),
+        other=(),
+        where={},
+        where_not={},
+        given={},
+        queries=(PhotoHits(label="a", hits=tuple(hits)),),
+        units={"price": "EUR"},
+        ordered=("heat",),
+    )
     _print(console(), result)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1] == ["similarity", "label", "price,", "EUR", "heat", "photo"]

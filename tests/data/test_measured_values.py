@@ -84,7 +84,11 @@ def test_faults_against_the_graph_come_together(manifest):
 
 @pytest.mark.parametrize(
     ("header", "rule"),
-    [("mass [log number, kg]", "unit-differs"), ("mass [number, g]", "scale-differs"), ("mass [number]", "scale-differs")],
+    [
+        ("mass [log number, kg]", "unit-differs"),
+        ("mass [number, g]", "scale-differs"),
+        ("mass [number]", "scale-differs"),
+    ],
 )
 def test_a_header_with_another_unit_or_scale_than_the_graph_is_a_fault(manifest, header, rule):
     samples = read_manifest(manifest(f'path,label,"{header}"\n1.jpg,mapo,0.3\n'))

@@ -403,12 +403,7 @@ def test_circles_as_brute_force_finds_them(pairs):
         return all(step in not_less for step in steps) and any(step in more for step in steps)
 
     shortest = next(
-        (
-            size
-            for size in range(3, 7)
-            for path in itertools.permutations(range(6), size)
-            if is_circle(path)
-        ),
+        (size for size in range(3, 7) for path in itertools.permutations(range(6), size) if is_circle(path)),
         None,
     )
     circles = find_conflicts("heat", comparisons).circles

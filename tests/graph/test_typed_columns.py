@@ -132,7 +132,7 @@ def test_a_unit_that_differs_is_called_so(text, unit, other):
 
 
 @pytest.mark.parametrize("text", ["12 EUR", "EUR 12", "12EUR"])
-def test_a_cell_may_repeat_the_unit(text):
+def test_a_unit_may_stand_on_either_side(text):
     assert parse_number(text, "linear", "EUR") == (12, 0)
 
 

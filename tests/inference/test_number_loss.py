@@ -254,7 +254,7 @@ def test_scores_and_values_too_large_for_the_loss_are_refused_in_words(spreads):
     graph = fg.LabelGraph("abc", numbers=[number])
     fine = torch.zeros(1, 3, requires_grad=True)
     for value in (1e300, 1e99, math.inf):
-        with pytest.raises(TargetError, match="not more than 1e.15 times as far"):
+        with pytest.raises(TargetError, match=r"not more than 1e.15 times as far"):
             fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([value]).double()})
     far = fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([1e14])})
     far.backward()
@@ -265,7 +265,7 @@ def test_scores_and_values_too_large_for_the_loss_are_refused_in_words(spreads):
             scores = torch.tensor([[[size, 0.0]]], dtype=dtype, requires_grad=True)
             posterior = fg.Posterior(graph, torch.zeros(1, 3, dtype=dtype), number_scores=scores)
             if spreads and size > 1e15 and dtype == torch.float32:
-                with pytest.raises(fg.errors.InputError, match="pulls and precisions of size at most 1e.15"):
+                with pytest.raises(fg.errors.InputError, match=r"pulls and precisions of size at most 1e.15"):
                     fg.joint_loss(posterior, torch.tensor([0]))
                 continue
             loss = fg.joint_loss(posterior, torch.tensor([0]))

@@ -326,7 +326,7 @@ def test_evidence_beyond_what_can_be_computed_is_refused_in_words(evidence, text
 @pytest.mark.parametrize("value", [1e300, 10**400, math.inf, math.nan], ids=range(4))
 def test_around_refuses_numbers_beyond_those_of_a_graph(value):
     for pair in ((value, 1), (1, value)):
-        with pytest.raises(fg.errors.EvidenceError, match="expected a finite number as .*of size at most 1e.100"):
+        with pytest.raises(fg.errors.EvidenceError, match=r"expected a finite number as .*of size at most 1e.100"):
             fg.Around(*pair)
 
 

@@ -44,7 +44,9 @@ def check(
         ),
     ],
     graph: Annotated[Path | None, typer.Option(metavar="FILE", help="A graph file to compare the labels with.")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file; - prints it alone.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file; - prints it alone.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many threads decode photos.")] = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
@@ -78,7 +80,8 @@ def menu(
     size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Another seed makes another menu.")] = 0,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="Also say how hot each item is, what it costs and weighs, also on each photo.")
+        bool,
+        typer.Option("--numbers", help="Also say how hot each item is, what it costs and weighs, also on each photo."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.graph import Json
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import console, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

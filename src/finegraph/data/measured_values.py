@@ -55,7 +55,9 @@ def _type_faults(samples: Samples, number: Number) -> list[tuple[str, Fault]]:
         if given in (own, NumberType(number.scale)):
             continue
         rule = "unit-differs" if given.unit not in ("", number.unit) else "scale-differs"
-        message = f"the photos have {format_header(number.name, given)!r}, the graph {format_header(number.name, own)!r}"
+        message = (
+            f"the photos have {format_header(number.name, given)!r}, the graph {format_header(number.name, own)!r}"
+        )
         hint = "give both the same scale and unit, and the values in this unit"
         faults.append((samples.source, Fault(rule=rule, message=message, line=1, column=number.name, hint=hint)))
     return faults

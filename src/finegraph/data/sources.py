@@ -40,7 +40,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Samples], Callable[[Path], LabelGraph]
     "cub+orders": (read_cub, lambda folder: graph_from_cub(folder, ordered=True)),
     "cars+numbers": (read_cars, lambda folder: graph_from_cars(numbers=True)),
 }
-"""Each layout with what reads its samples and what reads its graph; what follows a plus sign changes the graph alone."""
+"""Each layout with what reads its samples and its graph; what follows a plus sign changes the graph alone."""
 
 
 _MAX_HEADER = 1 << 20

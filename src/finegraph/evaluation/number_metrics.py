@@ -123,7 +123,7 @@ class NumberCollector:
         seen: Mapping[str, Int[Indices, " batch"]],
         measured: Mapping[str, Float[Floats, " batch"]],
     ) -> Float[Floats, "batch number 5"]:
-        """Take in a batch; returns the true value, the mean, the median and the ends of the 90 % interval of each photo.
+        """Take in a batch; returns what `VALUE_COLUMNS` names for each photo and number.
 
         Args:
             posterior: the posterior of each photo.

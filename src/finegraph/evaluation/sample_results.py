@@ -1,7 +1,7 @@
 """The results of single photos, as columns, and as the table `samples.csv`.
 
-About 50 bytes per photo, 9 more per kind and 40 per number, however many fine labels there are. In the table, photos stand in the
-order of the samples; one that could not be read has the reason in its column `error`, and no answers.
+About 50 bytes per photo, 9 more per kind and 40 per number, however many fine labels there are. In the table, photos
+stand in the order of the samples; one that could not be read has the reason in its column `error`, and no answers.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SampleResults:
         return judge_fine(self.predicted, self.fine)
 
     def arrays(self) -> dict[str, Shaped[NDArray[Any], " ..."]]:
-        """The columns by name, without values and the scores of unknown photos; sure answers as `sure_level` and so on."""
+        """The columns by name, without values and scores of unknown photos; sure answers as `sure_level` and so on."""
         columns = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
         return {**columns, **{f"sure_{name}": column for name, column in self.statements._asdict().items()}}
 

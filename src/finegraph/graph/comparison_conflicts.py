@@ -1,5 +1,4 @@
-"""Conflicts among comparisons: pairs compared both ways, circles, groups that no comparison links, and what contradicts
-values that are known.
+"""Conflicts among comparisons: pairs compared both ways, circles, groups without a link, and against known values.
 
 "A more than B", "B more than C", "C more than A" is a circle. Only the majority of each pair counts here, so that one
 slip against many votes makes no circle; a pair with as many votes either way may stand in a circle in both directions,
@@ -55,9 +54,7 @@ class Conflicts:
     known: tuple[AgainstKnown, ...] = ()
 
 
-def find_conflicts(
-    kind: str, comparisons: Iterable[Comparison], known: Mapping[str, float] | None = None
-) -> Conflicts:
+def find_conflicts(kind: str, comparisons: Iterable[Comparison], known: Mapping[str, float] | None = None) -> Conflicts:
     """Find the conflicts among the comparisons of one kind.
 
     Args:

@@ -365,10 +365,10 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
     labels = {FINE: index.engine.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
     places = [place for place, character in enumerate(text) if character == "="]
     numbers = (text[: sign.start()].strip() for sign in re.finditer("!=|=", text))
-    if name := next((name for name in numbers if name in index.graph.numbers), None):
+    if number := next((one for one in numbers if one in index.graph.numbers), None):
         raise InputError(
-            f"filter {text!r}: {name} is a number, of which there are limits and ranges: '{name}<7', '{name}>=7', "
-            f"'{name}=5..7'"
+            f"filter {text!r}: {number} is a number, of which there are limits and ranges: '{number}<7', "
+            f"'{number}>=7', '{number}=5..7'"
         )
     if not places:
         if sign := _SIGN.search(text):

@@ -127,7 +127,7 @@ def _measured_values(posterior: Posterior, kind_targets: Mapping[str, Tensor]) -
 
 
 def _check_number_scores(posterior: Posterior) -> None:
-    """Raise if the scores of numbers with spreads, which the loss takes to the square, are too large for their dtype."""
+    """Raise if scores of numbers with spreads, which the loss takes to the square, are too large for their dtype."""
     scores, table = posterior.number_scores, posterior.tensors.numbers
     if scores is None or not table.spread or torch.compiler.is_compiling() or not scores.numel():
         return

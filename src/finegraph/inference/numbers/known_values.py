@@ -63,7 +63,9 @@ class Around:
 
 def _in_range(given: object) -> bool:
     """Whether something is a number that is not too large to compute with; True and False are not."""
-    return isinstance(given, Real) and not isinstance(given, bool) and -MAX_VALUE <= given <= MAX_VALUE
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return False
+    return bool(-MAX_VALUE <= given <= MAX_VALUE)  # type: ignore[operator]  # a comparison cannot overflow
 
 
 def _shown(given: object) -> str:
@@ -183,7 +185,8 @@ def _interval(number: Number, ends: tuple[object, ...]) -> Known:
         for end, unbounded in zip(ends, (-math.inf, math.inf), strict=True)
     )
     if low > high:
-        raise EvidenceError(f"evidence on {number.name!r}: the interval ({', '.join(map(_shown, ends))}) is empty; write the lower end first")
+        shown = ", ".join(map(_shown, ends))
+        raise EvidenceError(f"evidence on {number.name!r}: the interval ({shown}) is empty; write the lower end first")
     return Known(low=low, high=high)
 
 

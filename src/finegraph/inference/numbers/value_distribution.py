@@ -26,7 +26,6 @@ from finegraph.inference.numbers.mixture_search import MixtureSearch
 from finegraph.inference.numbers.normal import cut_moments
 from finegraph.inference.numbers.potential import Components
 
-
 _ROUNDING = 1e-13
 """The relative rounding error of a value that went to the inner scale and back."""
 

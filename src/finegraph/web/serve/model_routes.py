@@ -141,8 +141,6 @@ def numbers_of(graph: LabelGraph) -> list[NumberKindBody]:
         if len(values):
             low, high = float(values.min()), float(values.max())
             whole = bool((values == values.round()).all())
-            body = NumberKindBody(
-                name=name, unit=number.unit, scale=number.scale, low=low, high=high, whole=whole
-            )
+            body = NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high, whole=whole)
             bodies.append(body)
     return bodies

@@ -66,8 +66,11 @@ class Tally:
         self.numbers[place] += torch.tensor([float(values.double().sum()), float(len(values))], dtype=torch.float64)
 
     def metrics(self, ranks: Ranks) -> dict[str, float]:
-        """The means over all processes: accuracies as shares, the negative log-likelihood in nats, and mean absolute errors in
-        the units of the numbers."""
+        """The means over all processes.
+
+        Accuracies are shares, the negative log-likelihood is in nats, and mean absolute errors are in the units of the
+        numbers.
+        """
         ranks.sum([self.numbers])
         return {
             name: total / count for name, (total, count) in zip(self.names, self.numbers.tolist(), strict=True) if count
