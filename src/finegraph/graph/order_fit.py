@@ -69,17 +69,17 @@ def fit_order(kind: Kind, fine: Sequence[str], comparisons: Iterable[Comparison]
     """
     rows = [kind.coarse[kind.starts[row] : kind.starts[row + 1]].tolist() for row in range(len(fine))]
     steps = steps_of(kind.name, rows)
-    told = [one for one in comparisons if one.kind == kind.name]
-    fit = fit_comparisons(kind.name, fine, told, known=steps)
+    own = [one for one in comparisons if one.kind == kind.name]
+    fit = fit_comparisons(kind.name, fine, own, known=steps)
     if steps is None:
         return OrderFit(kind, fit, None, {}, ())
     filled = {row: label for row, label in _nearest(kind, fit, steps).items() if not rows[row]}
     named = {fine[row]: kind.labels[label] for row, label in filled.items()}
     doubted = []
-    if suspects := _contradicted(told, {fine[row]: place[0] for row, place in enumerate(rows) if len(place) == 1}):
+    if suspects := _contradicted(own, {fine[row]: place[0] for row, place in enumerate(rows) if len(place) == 1}):
         others = [[] if fine[row] in suspects else place for row, place in enumerate(rows)]
         if (other_steps := steps_of(kind.name, others)) is not None:
-            again = fit_comparisons(kind.name, fine, told, known=other_steps)
+            again = fit_comparisons(kind.name, fine, own, known=other_steps)
             for row, label in _nearest(kind, again, other_steps).items():
                 if fine[row] in suspects and label != rows[row][0]:
                     doubted.append(DoubtedLabel(fine[row], kind.labels[rows[row][0]], kind.labels[label]))

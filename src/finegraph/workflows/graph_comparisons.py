@@ -196,8 +196,8 @@ def conflict_words(kind: ComparedKind, max_words: int) -> list[str]:
 def compared_words(kind: ComparedKind) -> str:
     """What the comparisons of a kind are, in a few words: `12 comparisons of 8 fine labels, 1 fine label unknown`."""
     unknown = f", {kind.unknown:,} fine label{'s' if kind.unknown != 1 else ''} unknown" if kind.unknown else ""
-    told = f"{kind.comparisons:,} comparison{'s' if kind.comparisons != 1 else ''}"
-    return f"{told} of {len(kind.order):,} fine labels{unknown}"
+    number = f"{kind.comparisons:,} comparison{'s' if kind.comparisons != 1 else ''}"
+    return f"{number} of {len(kind.order):,} fine labels{unknown}"
 
 
 def _compared_order(ordered: OrderFit, fine: tuple[str, ...], comparisons: list[Comparison]) -> ComparedKind:
