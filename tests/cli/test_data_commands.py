@@ -39,6 +39,14 @@ def test_check_of_photos(finegraph, photos):
     assert lines[6:] == [f"{photos}: 6 photos, 2 labels, 2 errors, no warnings"]
 
 
+def test_a_table_on_the_standard_output(finegraph, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = finegraph("data", "check", photos, "--csv", "-")
+    assert outcome.out.splitlines()[0] == "severity,rule,group,path,message,hint"
+    assert not (tmp_path / "-").exists()
+    assert finegraph("data", "check", photos, "--csv", "-", "--json").code != 0
+
+
 def test_check_as_json_and_csv(finegraph, photos, tmp_path):
     graph = tmp_path / "graph.csv"
     graph.write_text("fine,dish\nramen,noodles\nudonn,noodles\n")

@@ -67,3 +67,26 @@ def test_values_that_the_graph_has_stay(finegraph, tmp_path):
     heat = LabelGraph.read(tmp_path / "menu2.csv").number("heat")
     assert (heat.values[:2].tolist(), heat.unit, heat.known.tolist()) == ([9, 1], "SHU", [True, True, True, False])
     assert 1 < heat.values[2] < 9
+
+
+def test_an_ordered_kind_stays_one_and_gets_labels(finegraph, tmp_path):
+    menu = tmp_path / "menu.csv"
+    menu.write_text("fine,heat [mild < medium < hot]\nmapo,hot\nramen,mild\nudon,\nsoba,medium\nlaksa,mild\n")
+    votes = [f"heat,udon,{other},{who}" for other in ("mapo", "soba") for who in "abcdef"]
+    votes += [f"heat,laksa,{other},{who}" for other in ("mapo", "soba", "ramen") for who in "abcdef"]
+    outcome = finegraph("graph", "compare", told(tmp_path, *votes), "--graph", menu, "-o", tmp_path / "menu2.csv")
+    assert outcome.code == 0, outcome.err
+    assert "labels that were unknown: udon 'hot'" in outcome.out
+    assert "laksa is 'mild', but comparisons put it at 'hot'" in outcome.out
+    assert "against known values: laksa (1 steps) is told to have more than mapo (3 steps)" in outcome.out
+    graph = LabelGraph.read(tmp_path / "menu2.csv")
+    assert graph.numbers == ()
+    assert [graph.labels("heat")[label] for label in graph.parents("heat")] == ["hot", "mild", "hot", "medium", "mild"]
+
+
+def test_comparisons_against_known_values_are_reported(finegraph, tmp_path):
+    menu = tmp_path / "menu.csv"
+    menu.write_text('fine,"price [number, EUR]"\nmapo,8.6\nramen,10.7\nudon,\n')
+    outcome = finegraph("graph", "compare", told(tmp_path, "price,mapo,ramen,ann"), "--graph", menu)
+    assert "price: 1 comparison of 2 fine labels" in outcome.out
+    assert "against known values: mapo (8.6 EUR) is told to have more than ramen (10.7 EUR)" in outcome.out

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from finegraph.cli import data as data_commands
+from finegraph.data.measured_values import measured_values
 from finegraph.data.menu import Menu
 from finegraph.data.menu import drawn_menu as menu_module
 from finegraph.data.menu import photo_writer as menu_files
@@ -51,6 +52,16 @@ def test_a_menu_is_written(finegraph, tiny, tmp_path):
     check = finegraph("data", "check", out / "images.csv", "--graph", out / "graph.csv", "--strict")
     assert check.code == 0, check.out
     assert "73 photos, 18 labels, no errors, no warnings" in check.out
+
+
+def test_with_numbers_the_grams_on_each_plate_are_measured(tiny, tmp_path):
+    out = tmp_path / "menu"
+    write_menu(out, tiny, numbers=True, workers=1)
+    samples, graph, menu = read_samples(out / "images.csv"), LabelGraph.read(out / "graph.csv"), Menu(tiny)
+    grams = {photo.path: menu.grams(photo) for photo in menu.photos}
+    expected = [round(grams[sample.path.relative_to(out).as_posix()]) for sample in samples]
+    assert measured_values(samples, graph)["portion"].tolist() == expected
+    assert any(sample.split == "wild" for sample in samples)
 
 
 def test_it_goes_on_where_it_was_interrupted(tiny, tmp_path, monkeypatch):

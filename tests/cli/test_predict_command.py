@@ -77,6 +77,15 @@ def test_what_is_printed(finegraph, model, photo):
     assert why.endswith(f" as probable as {second.label}:")
 
 
+def test_a_table_on_the_standard_output(finegraph, model, photo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert finegraph("predict", model, photo, "--csv", "answers.csv").code == 0
+    outcome = finegraph("predict", model, photo, "--csv", "-")
+    assert outcome.out == (tmp_path / "answers.csv").read_text(encoding="utf-8")
+    assert not (tmp_path / "-").exists()
+    assert "expected one of a table and JSON" in finegraph("predict", model, photo, "--csv", "-", "--json").err
+
+
 def test_what_contradicts_the_photo_is_said(capsys):
     sure = Statement(None, "Anjou", 0.99, 1)
     found = Prediction("p.jpg", (Answer("Anjou", 0.99),), {}, 0.05, sure, None, None, 1 / 4000, True)

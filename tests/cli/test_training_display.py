@@ -3,7 +3,7 @@
 import pytest
 
 from finegraph.cli import training_display as module
-from finegraph.cli.training_display import TrainingDisplay
+from finegraph.cli.training_display import TrainingDisplay, _metric, _metric_name
 
 
 @pytest.fixture
@@ -60,3 +60,10 @@ def test_the_strengths_of_the_closed_form_in_a_line():
     strengths = {"covariance": "within", "shrinkage": 2.0, "variances": variances, "temperature": 1.0}
     line = module._strengths({**strengths, "reason": "of this"})
     assert line == "class means in closed form, shrinkage 2; chosen because of this"
+
+
+def test_errors_of_numbers_are_told_in_their_units():
+    assert _metric_name("numbers.price") == "price, mean error"
+    assert _metric("numbers.price", 1.2345, {"price": "EUR"}) == "1.23 EUR"
+    assert _metric("numbers.year", 1.5, {}) == "1.5"
+    assert (_metric_name("kinds.dish"), _metric("kinds.dish", 0.5, {})) == ("dish", "50.0%")

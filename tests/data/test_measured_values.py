@@ -80,3 +80,40 @@ def test_faults_against_the_graph_come_together(manifest):
     assert findings["bad-value"].severity == "error"
     typed = read_manifest(manifest("path,label,weight [number]\n1.jpg,mapo,3\n"))
     assert "unknown-number" in {one.rule for one in label_findings(typed, {}, GRAPH)}
+
+
+@pytest.mark.parametrize(
+    ("header", "rule"),
+    [
+        ("mass [log number, kg]", "unit-differs"),
+        ("mass [number, g]", "scale-differs"),
+        ("mass [number]", "scale-differs"),
+    ],
+)
+def test_a_header_with_another_unit_or_scale_than_the_graph_is_a_fault(manifest, header, rule):
+    samples = read_manifest(manifest(f'path,label,"{header}"\n1.jpg,mapo,0.3\n'))
+    with pytest.raises(DataFileError) as caught:
+        measured_values(samples[:], GRAPH)
+    (fault,) = caught.value.faults
+    assert (fault.line, fault.column, fault.rule) == (1, "mass", rule)
+    assert f"the photos have {header!r}, the graph 'mass [log number, g]'" in str(caught.value)
+    assert "images.csv:1: " in str(caught.value)
+
+
+def test_a_header_may_leave_the_unit_out(manifest):
+    samples = read_manifest(manifest("path,label,mass [log number]\n1.jpg,mapo,310\n"))
+    assert measured_values(samples, GRAPH)["mass"].tolist() == [310]
+
+
+def test_faults_of_untyped_columns_have_line_and_column(manifest):
+    text = "path,label,price,mass\n1.jpg,mapo,12 +- 2,300\n2.jpg,mapo,,1..2\n3.jpg,ramen,12,1 kg\n4.jpg,ramen,x,\n"
+    samples = read_manifest(manifest(text))
+    with pytest.raises(DataFileError) as caught:
+        measured_values(samples, GRAPH)
+    assert [(fault.line, fault.column, fault.rule) for fault in caught.value.faults] == [
+        (2, "price", "bad-value"),
+        (3, "mass", "bad-value"),
+        (4, "mass", "unit-differs"),
+        (5, "price", "no-number"),
+    ]
+    assert "images.csv:2: column 'price': value '12 +- 2': a photo has a value without a spread" in str(caught.value)

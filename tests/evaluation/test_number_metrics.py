@@ -1,14 +1,18 @@
 """Metrics of numbers and ordered kinds against slow obvious ones."""
 
+import csv
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from finegraph.data.samples import Sample, Samples
 from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.number_metrics import kendall, spearman
 from finegraph.evaluation.results import EvaluationResult
+from finegraph.evaluation.sample_results import write_samples
 from finegraph.evaluation.sure import judge_statements, sure_metrics
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
@@ -82,13 +86,14 @@ def test_numbers_by_hand():
     low, high = (end.numpy()[rows] for end in value.interval(0.8))
     assert found.coverage["0.8"] == pytest.approx(np.mean((true >= low - 1e-6) & (true <= high + 1e-6)))
     assert found.kendall == pytest.approx(slow_kendall(told, true))
+    assert found.median_error == pytest.approx(np.abs(value.quantile(0.5).numpy()[rows] - true).mean())
 
 
 def test_orders_by_hand():
     posterior, fine, result = collected()
     parents = GRAPH.parents("heat")
     probs = posterior.probs("heat").double().numpy()
-    steps = []
+    steps, told, true = [], [], []
     for row, label in enumerate(fine):
         if label >= 0 and parents[label] >= 0:
             total, median = 0.0, 0
@@ -97,10 +102,34 @@ def test_orders_by_hand():
                 if total >= 0.5:
                     break
             steps.append(abs(median - parents[label]))
+            told.append(median)
+            true.append(parents[label])
     found = result.orders["heat"]
     assert found.photos == len(steps)
     assert found.steps == pytest.approx(np.mean(steps))
     assert found.within_one == pytest.approx(np.mean(np.array(steps) <= 1))
+    assert found.kendall == pytest.approx(slow_kendall(np.array(told, float), np.array(true, float)))
+
+
+def test_the_table_of_photos_has_their_values(tmp_path):
+    scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(3))
+    fine = torch.tensor([0, 1, 2, -100])
+    collector = Collector(GRAPH)
+    collector.add(Posterior(GRAPH, scores), fine, {"price": torch.tensor([100.0, torch.nan, torch.nan, torch.nan])})
+    samples = Samples([Sample(Path(f"{n}.jpg")) for n in range(5)])  # the last one could not be read
+    write_samples(tmp_path / "samples.csv", collector.samples(), samples, GRAPH)
+    with (tmp_path / "samples.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    value = Posterior(GRAPH, scores).value("price")
+    low, high = value.interval(0.9)
+    for row in range(4):
+        told = [value.mean[row], value.quantile(0.5)[row], low[row], high[row]]
+        found = [float(rows[row][f"{column}:price"]) for column in ("mean", "median", "low", "high")]
+        assert found == pytest.approx([one.item() for one in told], rel=1e-5)
+    price = GRAPH.values("price")
+    expected = ["100", *("" if np.isnan(price[label]) else f"{price[label]:g}" for label in (1, 2)), ""]
+    assert [row["true:price"] for row in rows[:4]] == expected
+    assert rows[4]["mean:price"] == ""
 
 
 @pytest.mark.deep

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from finegraph.errors import GraphFileError, InputError, UnknownNameError
 from finegraph.graph.comparison_choice import expected_gain, telling_pair
-from finegraph.graph.comparison_conflicts import DividedPair, find_conflicts
+from finegraph.graph.comparison_conflicts import AgainstKnown, DividedPair, find_conflicts
 from finegraph.graph.comparison_fit import (
     PRIOR_SPREAD,
     Tally,
@@ -27,7 +28,9 @@ from finegraph.graph.comparisons import (
     is_comparisons,
     read_comparisons,
 )
+from finegraph.graph.kind import Kind
 from finegraph.graph.number import Number
+from finegraph.graph.order_fit import DoubtedLabel, fit_order
 
 NAMES = ("mapo", "ramen", "udon", "kung pao")
 
@@ -393,17 +396,72 @@ def test_divided_pairs_circles_and_groups():
 def test_circles_as_brute_force_finds_them(pairs):
     comparisons = told(*(f"{i}>{j}" for i, j in pairs))
     more = {(i, j) for i, j in pairs if pairs.count((i, j)) > pairs.count((j, i))}
+    not_less = {(i, j) for i, j in pairs if pairs.count((i, j)) >= pairs.count((j, i))}
+
+    def is_circle(path):
+        steps = list(zip(path, (*path[1:], path[0]), strict=True))
+        return all(step in not_less for step in steps) and any(step in more for step in steps)
+
     shortest = next(
-        (
-            size
-            for size in range(3, 7)
-            for path in itertools.permutations(range(6), size)
-            if all(step in more for step in zip(path, (*path[1:], path[0]), strict=True))
-        ),
+        (size for size in range(3, 7) for path in itertools.permutations(range(6), size) if is_circle(path)),
         None,
     )
     circles = find_conflicts("heat", comparisons).circles
     assert min(map(len, circles), default=None) == shortest
     for circle in circles:
-        steps = zip(circle, (*circle[1:], circle[0]), strict=True)
-        assert all((int(i), int(j)) in more for i, j in steps)
+        assert is_circle([int(name) for name in circle])
+
+
+def test_a_circle_may_pass_through_a_pair_told_both_ways():
+    found = find_conflicts("heat", told("a>b", "b>a", "b>c", "c>a"))
+    assert found.divided == (DividedPair("a", "b", 1, 1),)
+    assert found.circles == (("a", "b", "c"),)
+    assert not find_conflicts("heat", told("a>b", "b>a", "b>c", "c>b")).circles
+
+
+def test_comparisons_against_known_values():
+    known = {"a": 8.6, "b": 10.7, "c": 1.0}
+    found = find_conflicts("price", told("a>b", "a>b", "b>a", "b>c", "c>d", "c=a", kind="price"), known)
+    assert found.known == (AgainstKnown("a", "b", 2, 8.6, 10.7),)
+
+
+# ---- ordered kinds ---------------------------------------------------------------------------------------------------
+
+
+def ordered(parents, labels=("mild", "medium", "hot")):
+    return replace(Kind.from_parents("heat", labels, parents), ordered=True)
+
+
+def test_an_unknown_label_of_an_ordered_kind_is_the_nearest():
+    kind = ordered([2, 0, -1, 1, -1, -1])
+    votes = told(*["e>a"] * 6, *["e>d"] * 6, *["a>c"] * 9, *["c>b"] * 9, *["c=d"] * 9)
+    found = fit_order(kind, "abcdef", votes)
+    assert found.filled == {"c": "medium", "e": "hot"}
+    assert found.kind.parents.tolist() == [2, 0, 1, 1, 2, -1]
+    assert found.kind.ordered
+    assert found.doubted == ()
+
+
+def test_a_label_that_comparisons_contradict_is_reported_and_stays():
+    kind = ordered([2, 0, 1, 0])
+    found = fit_order(kind, "abcd", told(*["d>a"] * 8, *["d>b"] * 8, *["d>c"] * 8, "a>c", "c>b"))
+    assert found.doubted == (DoubtedLabel("d", "mild", "hot"),)
+    assert found.kind == kind
+    assert fit_order(kind, "abcd", told("d>a")).doubted == ()  # one slip says little
+    assert fit_order(kind, "abcd", told(*["d>a"] * 5)).doubted == ()  # which of the two is wrong?
+
+
+def test_without_any_label_there_is_an_order_and_nothing_is_filled():
+    kind = ordered([-1, -1, -1])
+    found = fit_order(kind, "abc", told("a>b", "b>c"))
+    assert (found.filled, found.steps, found.kind) == ({}, None, kind)
+    assert np.argsort(-found.fit.number.values).tolist() == [0, 1, 2]
+
+
+def test_rows_with_several_labels_stay():
+    matrix = np.array([[0, 0, 1.0], [0.5, 0.5, 0], [np.nan] * 3, [1.0, 0, 0]])
+    matrix[2] = 0
+    kind = replace(Kind.from_matrix("heat", ("mild", "medium", "hot"), matrix), ordered=True)
+    found = fit_order(kind, "abcd", told(*["c>a"] * 9))
+    assert found.kind.matrix()[[0, 1, 3]].tolist() == matrix[[0, 1, 3]].tolist()
+    assert found.kind.matrix()[2].tolist() == [0, 0, 1]

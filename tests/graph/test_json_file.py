@@ -150,3 +150,13 @@ def test_all_faults_come_in_one_error():
         "wrong-length",
         "bad-name",
     ]
+
+
+def test_all_faults_of_a_number_have_their_places():
+    numbers = [{"name": "price", "values": [1e300, 2], "spreads": [-1, -2]}, {"name": "mass", "values": [1, None]}]
+    text = json.dumps({**json.loads(content(fine=["a", "b"], kinds=[])), "version": 2, "numbers": numbers})
+    assert faults(text) == [
+        ("bad-value", "numbers[0].values[0]"),
+        ("bad-spread", "numbers[0].spreads[0]"),
+        ("bad-spread", "numbers[0].spreads[1]"),
+    ]

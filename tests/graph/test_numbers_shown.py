@@ -24,6 +24,12 @@ def doubts(text):
     return {(fault.rule, fault.line, fault.column): fault for fault in lint(*graph_from_csv(text, "menu.csv"))}
 
 
+def test_a_type_and_a_unit_without_a_comma_keep_the_unit():
+    hints = [fault.hint for fault in doubts("fine,u [number EUR],m [Log number g]\na,1,1\nb,2,2\n").values()]
+    assert "did you mean 'u [number, EUR]'?" in hints
+    assert "did you mean 'm [log number, g]'?" in hints
+
+
 def test_check_points_at_columns_that_look_like_numbers():
     found = doubts("fine,year,floor,code,dish\na,2010,1,1a,x\nb,2012,2,2,x\nc,2013,2,3,y\nd,-1e3,1,4,y\n")
     assert found["looks-numeric", 1, "year"].message.startswith("looks like numbers: '2010', '2012', '2013'")

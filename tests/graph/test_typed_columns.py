@@ -89,6 +89,65 @@ def test_a_range_reads_back_bit_by_bit(low, width):
     assert parse_number(format_number(value, spread)) == (value, spread)
 
 
+@pytest.mark.parametrize("text", ["1..100", "0.001..1000", "10..15"])
+def test_a_range_on_a_log_scale_is_one_of_ratios(text):
+    low, high = map(float, text.split(".."))
+    value, spread = parse_number(text, "log")
+    drawn = np.linspace(np.log(low), np.log(high), 100_001)
+    assert (math.log(value), spread / value) == pytest.approx((drawn.mean(), drawn.std()), abs=1e-4)
+    assert parse_number(format_number(value, spread, "log"), "log") == (value, spread)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1, 1e6))
+def test_a_range_on_a_log_scale_reads_back_bit_by_bit(low, ratio):
+    value, spread = parse_number(f"{low!r}..{low * ratio!r}", "log")
+    assert parse_number(format_number(value, spread, "log"), "log") == (value, spread)
+
+
+@pytest.mark.parametrize("text", ["-5..15", "0..15", "-5..-1", "0..0"])
+def test_ranges_on_a_log_scale_lie_above_0(text):
+    with pytest.raises(NumberError, match="on a log scale both ends of a range are above 0"):
+        parse_number(text, "log")
+    assert parse_number(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "other"),
+    [
+        ("10 kg", "g", "kg"),
+        ("12 +- 2 USD", "EUR", "USD"),
+        ("10..15 USD", "EUR", "USD"),
+        ("10 EUR..15 USD", "EUR", "USD"),
+        ("€12", "EUR", "€"),
+        ("€12", "", "€"),
+        ("10 g +- 1 g", "", "g"),
+        ("12 per kg", "EUR", "per kg"),
+    ],
+)
+def test_a_unit_that_differs_is_called_so(text, unit, other):
+    with pytest.raises(NumberError, match="unit") as caught:
+        parse_number(text, "linear", unit)
+    assert caught.value.rule == "unit-differs"
+    assert repr(other) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["12 EUR", "EUR 12", "12EUR"])
+def test_a_unit_may_stand_on_either_side(text):
+    assert parse_number(text, "linear", "EUR") == (12, 0)
+
+
+@pytest.mark.parametrize("text", ["10 m2..14 m2", "10..14 m2", "12 m2 +- 1.1547005383792515 m2"])
+def test_each_number_of_a_cell_may_repeat_the_unit(text):
+    assert parse_number(text, "linear", "m2") == pytest.approx((12, 2 / math.sqrt(3)))
+
+
+@pytest.mark.parametrize("text", ["1e5x7", "12..", "1 2", "twelve", "--1", "1+-", "12:3", "inf inf"])
+def test_what_is_no_number_at_all_is_called_so(text):
+    with pytest.raises(NumberError) as caught:
+        parse_number(text, "linear", "EUR")
+    assert caught.value.rule == "no-number"
+
+
 @pytest.mark.parametrize(
     "name", ["size [cm]", "price[number]", "[number]", "a [numbers]", "a [b<c]", "a [number] b", "a [Number]"]
 )

@@ -1,6 +1,7 @@
 """The terms of numbers in the loss equal quadrature, and their gradients finite differences."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ from reference.random_numbers import random_potential, with_numbers
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 PARTS = [range(24), *(pytest.param(range(n, n + 122), marks=pytest.mark.deep) for n in range(24, 390, 122))]
+
+
+STEP = 2.0**-11
+"""The step of finite differences of fourth order: small enough for their error, large enough for rounding."""
 
 
 class Batch:
@@ -67,6 +72,10 @@ class Batch:
         found = quadrature.reading_log_density(weights, one.values, one.spreads, potential, value, error)
         return -(found + math.log(error * math.sqrt(2 * math.pi)))
 
+    def without(self, place, others):
+        """The posterior without one number, whose scores are 0 in `others`."""
+        return self.posterior(*self.leaves[:2], others)
+
     def terms(self):
         """The terms of all numbers, summed for each sample."""
         total = np.zeros(len(self.fine))
@@ -74,21 +83,53 @@ class Batch:
         for place in range(len(self.numbers)):
             others = own.clone()
             others[:, place] = 0.0
-            log_probs = self.posterior(*self.leaves[:2], others).log_probs().numpy()
+            log_probs = self.without(place, others).log_probs().numpy()
             # Without scores of its own, the number weighs fine labels by nothing.
             for row in range(len(self.fine)):
                 total[row] += self.term(row, place, log_probs[row])
         return total
 
 
-def batches(numbers, **options):
+class BatchWithEvidence(Batch):
+    """The same, with evidence on the numbers: about a value, at most a value, or both."""
+
+    def __init__(self, number, case):
+        super().__init__(number, case)
+        self.evidence = {}
+        for place, one in enumerate(self.numbers):
+            known = {}
+            texts = []
+            if self.rng.random() < 0.7:
+                likely, spread = float(self.rng.normal()), float(self.rng.uniform(0.4, 1.5))
+                known |= {"likely": likely, "likely_precision": spread**-2.0}
+                value = float(one.outer(likely))
+                scale = value if one.number.scale == "log" else 1.0
+                texts.append(f"{value!r} +- {spread * one.width * scale!r}")
+            if not texts or self.rng.random() < 0.5:
+                known["high"] = float(one.values[self.fine].max()) + 0.2  # the labels of all samples stay possible
+                texts.append(f"<= {float(one.outer(known['high']))!r}")
+            self.evidence[one.number.name] = " and ".join(texts)
+            for row in self.potentials:
+                row[place] = replace(row[place], **known)
+
+    def posterior(self, fine, coarse, numbers, tensors=None, without=None):
+        told = {name: text for name, text in self.evidence.items() if name != without}
+        posterior = super().posterior(fine, coarse, numbers, tensors)
+        return posterior.given(told) if told else posterior
+
+    def without(self, place, others):
+        return self.posterior(*self.leaves[:2], others, without=self.numbers[place].number.name)
+
+
+def batches(numbers, kind=Batch, **options):
     for number, case in zip(numbers, random_graphs(len(numbers), seed=41, start=numbers.start), strict=True):
-        yield Batch(number, case, **options)
+        yield kind(number, case, **options)
 
 
+@pytest.mark.parametrize("kind", [Batch, BatchWithEvidence])
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
-def test_terms_equal_quadrature(numbers):
-    for batch in batches(numbers):
+def test_terms_equal_quadrature(numbers, kind):
+    for batch in batches(numbers, kind):
         posterior, fine = batch.posterior(*batch.leaves), torch.tensor(batch.fine)
         with_terms = fg.joint_loss(posterior, fine, batch.targets, reduction="none")
         kinds = dict.fromkeys(batch.graph.numbers, 0.0)
@@ -105,11 +146,13 @@ def assert_right_gradient(loss, leaves, rng):
     for _ in range(3):
         way = [torch.tensor(rng.normal(size=leaf.shape)) for leaf in leaves]
         with torch.no_grad():
-            up, down = (
-                loss(*(leaf + step * one for leaf, one in zip(leaves, way, strict=True))) for step in (1e-5, -1e-5)
+            far_up, up, down, far_down = (
+                float(loss(*(leaf + step * one for leaf, one in zip(leaves, way, strict=True))))
+                for step in (2 * STEP, STEP, -STEP, -2 * STEP)
             )
+        expected = (8 * (up - down) - (far_up - far_down)) / (12 * STEP)
         slope = sum(float((grad * one).sum()) for grad, one in zip(grads, way, strict=True))
-        assert slope == pytest.approx(float(up - down) / 2e-5, rel=1e-6, abs=1e-6)
+        assert slope == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
 def above_0(numbers):
@@ -117,9 +160,10 @@ def above_0(numbers):
     return torch.stack([numbers[..., 0], numbers[..., 1] + 0.1], dim=-1)
 
 
+@pytest.mark.parametrize("kind", [Batch, BatchWithEvidence])
 @pytest.mark.parametrize("by", ["rows", "columns"])
-def test_gradients_equal_finite_differences(by):
-    for number, batch in enumerate(batches(range(12))):
+def test_gradients_equal_finite_differences(by, kind):
+    for number, batch in enumerate(batches(range(12), kind)):
         fine = torch.tensor(batch.fine)
         fine[0] = -100 if number % 3 == 0 else fine[0]
         tensors = GraphTensors(batch.graph, Strategy(by=by))
@@ -204,6 +248,32 @@ def test_values_far_out_and_tiny_spreads():
         assert loss[0] > 1e4
 
 
+@pytest.mark.parametrize("spreads", [0.0, [0.5, 0.3, 0.2]])
+def test_scores_and_values_too_large_for_the_loss_are_refused_in_words(spreads):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], spreads)
+    graph = fg.LabelGraph("abc", numbers=[number])
+    fine = torch.zeros(1, 3, requires_grad=True)
+    for value in (1e300, 1e99, math.inf):
+        with pytest.raises(TargetError, match=r"not more than 1e.15 times as far"):
+            fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([value]).double()})
+    far = fg.joint_loss(fg.Posterior(graph, fine), torch.tensor([0]), {"price": torch.tensor([1e14])})
+    far.backward()
+    assert far.isfinite()
+    assert fine.grad.isfinite().all()
+    for size in (1e14, 1e30):
+        for dtype in (torch.float32, torch.float64):
+            scores = torch.tensor([[[size, 0.0]]], dtype=dtype, requires_grad=True)
+            posterior = fg.Posterior(graph, torch.zeros(1, 3, dtype=dtype), number_scores=scores)
+            if spreads and size > 1e15 and dtype == torch.float32:
+                with pytest.raises(fg.errors.InputError, match=r"pulls and precisions of size at most 1e.15"):
+                    fg.joint_loss(posterior, torch.tensor([0]))
+                continue
+            loss = fg.joint_loss(posterior, torch.tensor([0]))
+            loss.backward()
+            assert loss.isfinite()
+            assert scores.grad.isfinite().all()
+
+
 def test_nothing_observed_contributes_nothing():
     posterior = fg.Posterior(TWO, torch.randn(3, 9, dtype=torch.float64))
     target = torch.tensor([2, -100, 4])
@@ -255,7 +325,7 @@ def test_bad_targets_are_refused():
     for targets, text in [
         ({"price": torch.tensor([1, 2])}, r"kind_targets\['price'\]: expected one value per sample as floating-point"),
         ({"price": torch.zeros(3)}, r"got torch.float32 of shape \(3,\)"),
-        ({"price": torch.tensor([math.inf, 1.0])}, "expected finite values, or NaN"),
+        ({"price": torch.tensor([math.inf, 1.0])}, "expected finite values that are not more than .* or NaN"),
         ({"price": [1.0, 2.0]}, "expected a tensor of values, got list"),
     ]:
         with pytest.raises(TargetError, match=text):

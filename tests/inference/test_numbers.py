@@ -153,6 +153,40 @@ def test_evidence_equals_quadrature(numbers):
         assert close(told.log_prob_of(again)[0], 0.0)
 
 
+@pytest.mark.parametrize("sign", [">=", "<=", ">", "<", "to"])
+def test_ranges_of_ordered_kinds_equal_enumeration(sign):
+    compared = 0
+    for sample in samples(range(40)):
+        kinds = [sample.graph.kind(name) for name in sample.graph.kinds]
+        kinds = [replace(kind, ordered=len(kind.labels) > 1) for kind in kinds]
+        numbers = [sample.graph.number(name) for name in sample.graph.numbers]
+        sample.graph = fg.LabelGraph(sample.graph.fine, kinds, numbers)
+        for place, kind in enumerate(kinds):
+            if not kind.ordered:
+                continue
+            count, label = len(kind.labels), int(sample.rng.integers(len(kind.labels)))
+            kept = {
+                ">=": range(label, count),
+                "<=": range(label + 1),
+                ">": range(label + 1, count),
+                "<": range(label),
+                "to": range(label, count),
+            }[sign]
+            joint = sample.joint(sample.potentials)
+            if ref.evidence_log_prob(joint, {place: set(kept)}) == -math.inf:
+                continue
+            last = kind.labels[-1]
+            text = f"{kind.labels[label]} to {last}" if sign == "to" else f"{sign} {kind.labels[label]}"
+            posterior = sample.posterior()
+            assert close(posterior.log_prob_of({kind.name: text}), ref.evidence_log_prob(joint, {place: set(kept)}))
+            told, expected = posterior.given({kind.name: text}), ref.given(joint, {place: set(kept)})
+            assert close(told.log_probs()[0], ref.fine_log_probs(expected))
+            for other, name in enumerate(sample.graph.kinds):
+                assert close(told.log_probs(name)[0], ref.kind_log_probs(expected, other))
+            compared += 1
+    assert compared > 20
+
+
 @pytest.mark.deep
 def test_evidence_in_two_steps_is_evidence_at_once():
     for sample in samples(range(24)):
@@ -224,6 +258,18 @@ def check_shortest(one, value, given, probability):
     assert high - low <= shortest * (1 + 1e-9) + 20 * step * (outer[-1] - outer[0]) + 1e-9
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+def test_values_of_labels_come_back_as_they_were_given(scale, spread):
+    values = [6.5, 7.3, 9.1, 10.7, 0.1, 1e6, 123456.7]
+    number = fg.Number.from_values("price", values, [spread, *[0.0] * 6], scale)
+    scores = torch.full((6, 7), -40.0, dtype=torch.float64)
+    scores[torch.arange(6), torch.arange(1, 7)] = 0.0
+    value = fg.Posterior(fg.LabelGraph("abcdefg", numbers=[number]), scores).value("price")
+    assert value.quantile(0.5).tolist() == values[1:]
+    assert value.interval(0.9).low.tolist() == values[1:]
+
+
 def test_points_have_exact_quantiles_and_intervals():
     number = fg.Number.from_values("year", [2010.0, 2011.0, 2011.0, 2014.0])
     graph = fg.LabelGraph("abcd", numbers=[number])
@@ -239,6 +285,60 @@ def test_points_have_exact_quantiles_and_intervals():
     assert value.probability("< 2011").item() == pytest.approx(0.1)
     assert value.probability(2011).item() == pytest.approx(0.5)
     assert value.mean.item() == pytest.approx(0.1 * 2010 + 0.5 * 2011 + 0.4 * 2014)
+
+
+@pytest.mark.parametrize("evidence", ["<= 1e50", ">= -1e50", (-1e60, 1e50), (-1e99, None)])
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_far_limit_changes_no_quantile(evidence, scale):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2], scale)
+    posterior = fg.Posterior(fg.LabelGraph("abc", numbers=[number]), torch.zeros(1, 3, dtype=torch.float64))
+    free, cut = posterior.value("price"), posterior.given(price=evidence).value("price")
+    for q in (0.01, 0.5, 0.99):
+        assert cut.quantile(q).item() == pytest.approx(free.quantile(q).item(), rel=1e-12)
+    assert torch.cat(cut.interval(0.9)).tolist() == pytest.approx(torch.cat(free.interval(0.9)).tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ("1e300 +- 1", "a value is a finite number of size at most 1e.100, got 1e.300"),
+        ("<= 1e400", "a value is a finite number of size at most 1e.100, got inf"),
+        (10**400, "of size at most 1e.100 or None, got a whole number that is too large"),
+        (10**5000, "got a whole number that is too large"),
+        ((0, 10**400), "got a whole number that is too large"),
+        ((10**5000, "x"), "an interval is a pair of numbers"),
+        (fg.Around(2, 1e-99), None),
+        (fg.Around(2, 1e-300), "the spread 1e-300 is too small to compute with"),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_evidence_beyond_what_can_be_computed_is_refused_in_words(evidence, text, scale):
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2], scale)
+    posterior = fg.Posterior(fg.LabelGraph("abc", numbers=[number]), torch.zeros(1, 3, dtype=torch.float64))
+    if text is None:
+        assert posterior.given(price=evidence).value("price").mean.item() == pytest.approx(2)
+        return
+    with pytest.raises(fg.errors.EvidenceError, match=text):
+        posterior.given(price=evidence)
+
+
+@pytest.mark.parametrize("value", [1e300, 10**400, math.inf, math.nan], ids=range(4))
+def test_around_refuses_numbers_beyond_those_of_a_graph(value):
+    for pair in ((value, 1), (1, value)):
+        with pytest.raises(fg.errors.EvidenceError, match=r"expected a finite number as .*of size at most 1e.100"):
+            fg.Around(*pair)
+
+
+def test_scores_that_are_no_numbers_give_values_that_are_none():
+    number = fg.Number.from_values("price", [1.0, 2.0, 3.0], [0.5, 0.3, 0.2])
+    graph = fg.LabelGraph("abc", numbers=[number])
+    with_nan = fg.Posterior(graph, torch.tensor([[math.nan, 0, 0], [0, 0, 0]])).value("price")
+    scores = torch.tensor([[[0.0, -1e3]], [[0.0, 0.0]]])  # a precision is never below 0
+    negative = fg.Posterior(graph, torch.zeros(2, 3), number_scores=scores).value("price")
+    for value in (with_nan, negative):
+        answers = [value.mean, value.spread, value.quantile(0.5), *value.interval(0.5), value.probability("<= 2")]
+        assert [answer.isnan().tolist() for answer in answers] == [[True, False]] * 6
 
 
 def test_evidence_of_every_form_agrees():

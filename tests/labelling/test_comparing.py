@@ -205,14 +205,16 @@ def test_photos_count_if_asked_and_tell_less(store, say):
     assert store.graph(compared="photos").number("heat").values[0] > store.graph(compared="classes").values("heat")[0]
 
 
-def test_ordered_labels_hold_and_stay(store, say):
+def test_ordered_labels_hold_and_those_without_get_one(store, say):
     for person in "abcdefgh":
         say("udon>mapo", person, kind="size")
     found = store.order("size")
     assert [one.fine for one in found.order] == ["udon", "mapo"]
     assert [one.given for one in found.order] == [False, True]
     assert 1.5 < found.order[1].value < 2.5  # large is the second step
-    assert store.graph(compared="classes") == GRAPH
+    filled = store.graph(compared="classes")
+    assert filled.labels("size")[filled.parents("size")[GRAPH.fine.index("udon")]] == "large"
+    assert filled.with_kind(GRAPH.kind("size")) == GRAPH
 
 
 def test_values_that_people_gave_stay(tmp_path):

@@ -11,13 +11,13 @@ from serving import photo_bytes, running
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 TABLE = {
-    "mapo tofu @ A": {"dish": "mapo tofu", "heat": "hot", "price": 12.0, "year": 2009},
+    "mapo tofu @ A": {"dish": "mapo tofu", "heat": "hot", "price": 12.0, "year": 2009, "mass": 100.5},
     "mapo tofu @ B": {"dish": "mapo tofu", "heat": "medium", "price": (9.0, 1.0), "year": 2012},
     "kung pao @ A": {"dish": "kung pao", "heat": "medium", "price": None, "year": 2013},
-    "kung pao @ B": {"dish": "kung pao", "heat": "mild", "price": 16.0, "year": 2014},
+    "kung pao @ B": {"dish": "kung pao", "heat": "mild", "price": 16.0, "year": 2014, "mass": 104.5},
     "egg rice @ B": {"dish": "egg rice", "heat": "mild", "price": 6.0, "year": 2010},
 }
-TYPES = {"heat": ("mild", "medium", "hot"), "price": "log number, EUR", "year": "number"}
+TYPES = {"heat": ("mild", "medium", "hot"), "price": "log number, EUR", "year": "number", "mass": "number, g"}
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,17 @@ def move(page, name, steps):
 
 def test_the_model_names_its_numbers(server):
     numbers = server.client.get("/v1/model").json()["numbers"]
-    assert numbers[0] == {"name": "price", "unit": "EUR", "scale": "log", "low": 6.0, "high": 16.0}
-    assert [number["name"] for number in numbers] == ["price", "year"]
+    assert numbers[0] == {"name": "price", "unit": "EUR", "scale": "log", "low": 6.0, "high": 16.0, "whole": True}
+    assert [number["name"] for number in numbers] == ["price", "year", "mass"]
+
+
+def test_handles_have_the_digits_that_their_steps_need(page, server):
+    open_page(page, server)
+    choose(page, photo_bytes(3))
+    move(page, "mass: at most", 101)
+    assert "at most 102.52 g" in page.locator("#kinds").inner_text()
+    move(page, "year: at most", 101)
+    assert "at most 2012" in page.locator("#kinds").inner_text()
 
 
 def test_ordered_labels_stand_in_their_order(page, server):

@@ -11,7 +11,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph import LabelGraph, Number
-from finegraph.errors import IndexFolderError
+from finegraph.errors import IndexFolderError, InputError
 from finegraph.model import PhotoClassifier
 from finegraph.search import Index
 from finegraph.web.serve import photo_requests
@@ -358,12 +358,21 @@ def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, priced):
         own = {**asked, "label": graph.fine[2], "where": ["price<this", "price>5"]}
         body = server.client.get("/v1/search", params=own).json()
         assert (body["limits"], [one["values"]["price"] for one in body["hits"]]) == ({"price": "< 7"}, [6.0])
-        content = photo_bytes(1)
+        itself = server.client.post("/v1/search", files=files(photo_bytes(1)), data={"where": "price<this"}).json()
+        assert itself["photos"][0]["in_index"][0]["values"] == {"price": 6.0}
+        assert itself["photos"][0]["limits"] == {"price": "< 6"}
+        assert [one["values"]["price"] for one in itself["photos"][0]["hits"]] == [5.0]
+        content = photo_bytes(33)
         mean = server.client.post("/v1/predict", files=files(content)).json()["photos"][0]["numbers"]["price"]["mean"]
         body = server.client.post("/v1/search", files=files(content, photo_bytes(2)), data={"where": "price>this"})
         first = body.json()["photos"][0]
         assert first["limits"] == {"price": f"> {mean:.6g}"}
         assert sorted(one["values"]["price"] for one in first["hits"]) == [n for n in range(5, 10) if n > mean]
+        photo = tmp_path / "photos" / graph.fine[1] / "0.png"
+        (query,) = search_index(tmp_path / "index", [photo], where=["price<this"], model=tmp_path / "model").queries
+        assert [one.values["price"] for one in query.hits] == [5.0]
+        with pytest.raises(InputError, match="price is a number, of which there are limits and ranges"):
+            search_index(tmp_path / "index", [photo], where=["price!=7"], model=tmp_path / "model")
         found = search_index(tmp_path / "index", labels=[graph.fine[2]], where=["price<this"], model=tmp_path / "model")
         assert found.to_dict()["queries"][0]["limits"] == {"price": "< 7"}
         refused = server.client.get("/v1/search", params={**asked, "sort": "dish"})

@@ -101,6 +101,8 @@ def places(tmp_path, menu_file, monkeypatch):
         str(tmp_path / "images.csv"): (2, 1),
         cub: (len(paper_layouts.BIRDS), 3),
         cars: (196, 4),
+        cub.replace("cub:", "cub+orders:"): (len(paper_layouts.BIRDS), 3),
+        cars.replace("cars:", "cars+numbers:"): (196, 3),
         f"grocery:{grocery}": (2, 2),
         str(tmp_path / "menu.db"): (3, 2),
         f"{tmp_path / 'menu.db'}@1": (3, 2),

@@ -35,6 +35,8 @@ GRAPH = LabelGraph.from_table(TABLE, TYPES)
         (["price = 10..15"], {"price": ("10..15",)}),
         (["year=2012 +- 2", "restaurant=A"], {"year": ("2012 +- 2",), "restaurant": ("A",)}),
         (["heat>=medium"], {"heat": ("medium", "hot")}),
+        (["heat=medium..hot"], {"heat": ("medium", "hot")}),
+        (["heat=mild to medium"], {"heat": ("mild", "medium")}),
         (["heat < medium"], {"heat": ("mild",)}),
         (["heat=hot", "heat=mild"], {"heat": ("hot", "mild")}),
         (["price≥10", "price≥10"], {"price": ("≥ 10",)}),
@@ -53,6 +55,8 @@ def test_what_is_known_as_text(texts, given):
         (["price<=cheap"], EvidenceError, "cheap"),
         (["price>=10", "price<=15"], InputError, r"price is given twice; give both ends at once, as in price=10\.\.15"),
         (["heat>=warm"], UnknownNameError, "unknown label 'warm'"),
+        (["pric<=10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),
+        (["pric<10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),
         (["prize=10"], UnknownNameError, r"unknown kind 'prize'; did you mean 'price'\?"),
     ],
 )

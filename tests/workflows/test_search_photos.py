@@ -196,6 +196,8 @@ def test_filters_as_text(index):
         "dish": "filter 'dish': expected kind=label or kind!=label, such as 'fine=",
         "dsh=x": "unknown kind 'dsh'; did you mean 'dish'",
         "dsh!=x": "unknown kind 'dsh'; did you mean 'dish'",
+        "dsh<=x": "unknown kind 'dsh'; did you mean 'dish'",
+        "dsh<x": "unknown kind 'dsh'; did you mean 'dish'",
         "dish=kung po": "unknown label 'kung po' of kind 'dish'; did you mean 'kung pao'",
         "fine!=kung pao": "unknown fine label 'kung pao' of kind 'fine'; did you mean 'kung pao @ ",
     }.items():

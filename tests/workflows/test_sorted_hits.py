@@ -7,8 +7,8 @@ import torch
 
 from finegraph import LabelGraph, Posterior
 from finegraph.errors import InputError
-from finegraph.search.hits import Hit
-from finegraph.workflows.search import is_relative, label_limits, own_limits, sorted_hits
+from finegraph.search.hits import Hit, StoredPhoto
+from finegraph.workflows.search import is_relative, label_limits, labelled_copy, own_limits, sorted_hits
 
 GRAPH = LabelGraph.from_table(
     {
@@ -61,6 +61,18 @@ def test_the_limit_of_a_photo_is_its_expected_value_and_its_likeliest_label():
     assert (second.possible, second.words["heat"]) == (False, "> hot")  # nothing is hotter
     (named,) = own_limits(Posterior(GRAPH, probs[:1].log()), {"heat": ("mild", "medium", ">= this")})
     assert named.where == {"heat": {"mild", "medium"}}
+
+
+def test_the_limit_of_a_photo_of_the_index_is_that_of_its_label():
+    posterior = Posterior(GRAPH, torch.tensor([[0.5, 0.25, 0.25]] * 3, dtype=torch.float64).log())
+    known = StoredPhoto(path="1", label="b", guess=None, kinds={"heat": ("hot",)}, values={"price": 8.6})
+    bare = StoredPhoto(path="2", label="c", guess=None, kinds={})
+    first, second, third = own_limits(posterior, {"price": "< this", "heat": "< this"}, [known, None, bare])
+    assert first.where == {"price": {"< 8.6"}, "heat": {"mild", "medium"}}
+    assert second.words == third.words == own_limits(posterior, {"price": "< this", "heat": "< this"})[0].words
+    guessed = replace(known, label=None, guess="b")
+    assert labelled_copy([guessed, known]) is known
+    assert labelled_copy([guessed]) is None
 
 
 def test_the_limit_of_a_label_is_its_own():

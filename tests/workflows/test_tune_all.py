@@ -3,13 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from finegraph.data.dataset import MISSING, PhotoDataset
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import DataError, SettingsError, ShapeError, UnknownNameError
-from finegraph.graph import LabelGraph
+from finegraph.graph import LabelGraph, Number
 from finegraph.inference import Posterior
 from finegraph.model.features import extract_features
 from finegraph.model.features import work as photos_to_features
@@ -67,6 +68,17 @@ def test_metrics_are_means_over_what_is_known():
             "kinds.bowl": sum(bowls[n] in known_bowl[int(fine[n])] for n in (0, 1, 4, 7)) / 4,
         }
     )
+
+
+def test_errors_of_numbers_are_means_over_what_is_known():
+    graph = GRAPH.with_number(Number.from_values("price", [9.0, 12.0, None]))
+    scores = torch.randn(4, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    tally = Tally(graph.kinds, graph.numbers)
+    measured = {"price": np.array([20.0, np.nan, np.nan, np.nan])}
+    tally.add(Posterior(graph, scores), torch.tensor([0, 1, 2, MISSING]), {}, measured)
+    told = Posterior(graph, scores).value("price").mean
+    expected = (abs(told[0].item() - 20) + abs(told[1].item() - 12)) / 2
+    assert tally.metrics(Ranks())["numbers.price"] == pytest.approx(expected)
 
 
 def test_metrics_of_nothing_are_left_out():

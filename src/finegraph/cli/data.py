@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.failures import AGAIN, GOES_ON, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
+from finegraph.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +44,9 @@ def check(
         ),
     ],
     graph: Annotated[Path | None, typer.Option(metavar="FILE", help="A graph file to compare the labels with.")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file; - prints it alone.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many threads decode photos.")] = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
@@ -52,11 +56,17 @@ def check(
     Every photo is opened once. A photo that is in two splits is leakage, an error. Exits with 1 if there are errors.
     No photo and no list of the source is changed.
     """
+    from finegraph.data.checks.photo_findings import findings_csv
     from finegraph.workflows.data import check_data
 
+    printed = str(csv) == "-"
+    if printed and as_json:
+        raise InputError("expected one of a table and JSON to print, got both; name a file for the table")
     with interruptible(f"nothing was written; {AGAIN}"), progress("photos") as advance:
-        result = check_data(source, graph, csv=csv, workers=workers, progress=advance)
-    if as_json:
+        result = check_data(source, graph, csv=None if printed else csv, workers=workers, progress=advance)
+    if printed:
+        sys.stdout.write(findings_csv(result.findings))
+    elif as_json:
         print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
     else:
         _print_check(console(), result)
@@ -70,7 +80,8 @@ def menu(
     size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Another seed makes another menu.")] = 0,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="Also say how hot each item is, what it weighs and what it costs.")
+        bool,
+        typer.Option("--numbers", help="Also say how hot each item is, what it costs and weighs, also on each photo."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")

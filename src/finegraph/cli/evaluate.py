@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.evaluation import EvaluationResult
+    from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
     from finegraph.workflows.evaluate import RunEvaluation
 
 MAX_KINDS = 20
@@ -214,9 +215,10 @@ def _print_numbers(out: Console, result: EvaluationResult) -> None:
         (
             printable(name),
             f"{in_digits(metrics.error)} {metrics.unit}".strip(),
+            "" if metrics.median_error is None else f"{in_digits(metrics.median_error)} {metrics.unit}".strip(),
             "" if metrics.best_label_error is None else f"{in_digits(metrics.best_label_error)} {metrics.unit}".strip(),
             _percent(metrics.coverage.get("0.9")),
-            "" if metrics.spearman is None else f"{metrics.spearman:.2f}",
+            *_correlations(metrics),
         )
         for name, metrics in result.numbers.items()
         if metrics.error is not None
@@ -224,17 +226,25 @@ def _print_numbers(out: Console, result: EvaluationResult) -> None:
     rows += [
         (
             printable(name),
+            "",
             f"{metrics.steps:.2f} steps",
             "" if metrics.best_label_steps is None else f"{metrics.best_label_steps:.2f} steps",
             "",
-            "" if metrics.spearman is None else f"{metrics.spearman:.2f}",
+            *_correlations(metrics),
         )
         for name, metrics in result.orders.items()
         if metrics.steps is not None
     ]
     if rows:
-        heads = ("number", "mean error", "of the best label", "in 90 % intervals", "rank correlation")
-        print_table(out, heads, rows, right=(1, 2, 3, 4))
+        heads = ("number", "error of the mean", "of the median", "of the best label", "in 90 % intervals")
+        print_table(out, (*heads, "Spearman", "Kendall"), rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def _correlations(metrics: NumberMetrics | OrderMetrics) -> tuple[str, str]:
+    """The two rank correlations, nothing where one is not defined."""
+    both = metrics.spearman, metrics.kendall
+    spearman, kendall = ("" if value is None else f"{value:.2f}" for value in both)
+    return spearman, kendall
 
 
 def _print_questions(out: Console, result: EvaluationResult) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.graph import Json
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import console, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +37,9 @@ def compare(
 ) -> None:
     """Turn comparisons ("A is hotter than B") into numbers.
 
-    Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. Pairs that were told both
-    ways, circles, and groups that no comparison links are reported.
+    Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. In an ordered kind, fine
+    labels without a label get one. Pairs that were told both ways, circles, what contradicts values and labels of the
+    graph, and groups that no comparison links are reported.
     """
     from finegraph.workflows.graph_comparisons import compare_labels
 
@@ -57,20 +58,18 @@ def _print_kind(out: Console, kind: ComparedKind) -> None:
     """The order of the fine labels, and what does not fit together."""
     from rich.text import Text
 
-    from finegraph.workflows.graph_comparisons import conflict_words
+    from finegraph.workflows.graph_comparisons import compared_words, conflict_words
 
-    unknown = f", {count(kind.unknown, 'fine label')} unknown" if kind.unknown else ""
-    out.print(
-        Text.assemble(
-            (printable(kind.name), "bold"),
-            f": {count(kind.comparisons, 'comparison')} of {len(kind.order)} fine labels{unknown}",
-        )
-    )
+    out.print(Text.assemble((printable(kind.name), "bold"), f": {compared_words(kind)}"))
     # Values of comparisons alone lie around 0.
     signed = "" if kind.unit else "+"
     rows = [[ranked.label, f"{ranked.value:{signed}.2f}", f"{ranked.spread:.2f}"] for ranked in kind.order[:MAX_SHOWN]]
     print_table(out, ["fine label", f"value, {kind.unit}" if kind.unit else "value", "spread"], rows, right=(1, 2))
     _more(out, len(kind.order))
+    filled = [f"{name} {label!r}" for name, label in kind.filled.items()]
+    if filled:
+        more = f" and {len(filled) - MAX_SHOWN:,} more" if len(filled) > MAX_SHOWN else ""
+        out.print(printable(f"labels that were unknown: {', '.join(filled[:MAX_SHOWN])}{more}"))
     for words in conflict_words(kind, MAX_SHOWN):
         _say(out, words)
 

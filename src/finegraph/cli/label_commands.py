@@ -65,8 +65,9 @@ def export_command(
 ) -> None:
     """Write the graph to a file.
 
-    menu.db@120 is the store as it was after edit 120. With --compared, classes that have no value of a number but were
-    compared in it get one with its spread; photos counts comparisons of photos too, for their classes.
+    menu.db@120 is the store as it was after edit 120. With --compared, classes that have no value of a number, or no
+    label of an ordered kind, but were compared in it get one; photos counts comparisons of photos too, for their
+    classes.
     """
     from finegraph.workflows.labels.graph_sources import split_version
     from finegraph.workflows.labels.label_files import export_file

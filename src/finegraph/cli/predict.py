@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.terminal import console, print_json, print_left_out
+from finegraph.errors import InputError
 
 
 def predict(
@@ -32,7 +34,10 @@ def predict(
     ] = "error",
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a table too: labels, kinds, and of numbers the mean and quantiles."),
+        typer.Option(
+            metavar="FILE",
+            help="Write a table too: labels, kinds, and of numbers the mean and quantiles. - prints it alone.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
@@ -43,16 +48,21 @@ def predict(
     """
     from finegraph.cli.prediction_text import print_prediction
     from finegraph.cli.progress import progress
-    from finegraph.workflows.predict import predict_photos, write_predictions
+    from finegraph.workflows.predict import predict_photos, predictions_csv, write_predictions
 
+    printed = str(csv) == "-"
+    if printed and as_json:
+        raise InputError("expected one of a table and JSON to print, got both; name a file for the table")
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
     with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as advance:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=advance, **options)  # type: ignore[arg-type]
     if result is None:  # one of several processes, of which the first speaks
         return
-    if csv is not None:
+    if csv is not None and not printed:
         write_predictions(result, csv)
-    if as_json:
+    if printed:
+        sys.stdout.write(predictions_csv(result))
+    elif as_json:
         print_json(result.to_dict())
     else:
         out = console()

@@ -113,8 +113,9 @@ def _print(out: Console, result: SearchResult) -> None:
             continue
         ranked = query.hits[0].probability is not None
         numbers = tuple(dict.fromkeys(name for hit in query.hits for name in hit.values))
-        headings = ("", "similarity", *(("probability",) if ranked else ()), "label", *numbers, "photo")
-        rows = [_row(number, hit, numbers) for number, hit in enumerate(query.hits, 1)]
+        named = [f"{name}, {result.units[name]}" if name in result.units else name for name in numbers]
+        headings = ("", "similarity", *(("probability",) if ranked else ()), "label", *named, *result.ordered, "photo")
+        rows = [_row(number, hit, numbers, result.ordered) for number, hit in enumerate(query.hits, 1)]
         print_table(out, headings, rows, right=(0, 1, 2) if ranked else (0, 1))
 
 
@@ -126,8 +127,9 @@ def _title(query: PhotoHits, result: SearchResult) -> str:
     return f"{name}: {found} ({result.method} search{limits})"
 
 
-def _row(number: int, hit: Hit, numbers: tuple[str, ...]) -> tuple[str, ...]:
+def _row(number: int, hit: Hit, numbers: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
     label = hit.label or (f"{hit.guess}?" if hit.guess else "-")
     probability = () if hit.probability is None else (f"{hit.probability:.1%}",)
     values = (f"{hit.values[name]:.6g}" if name in hit.values else "-" for name in numbers)
-    return (str(number), f"{hit.similarity:.3f}", *probability, label, *values, hit.path)
+    steps = (" or ".join(hit.kinds.get(kind, ())) or "-" for kind in ordered)
+    return (str(number), f"{hit.similarity:.3f}", *probability, label, *values, *steps, hit.path)

@@ -59,7 +59,7 @@ class TrainingDisplay:
         self.folder = folder
         held = f", {count(len(data.val), 'photo')} to validate on" if data.val is not None and not data.held_out else ""
         kinds = ", ".join(f"{name} {len(data.graph.labels(name)):,}" for name in data.graph.kinds[:6])
-        more = f" and {len(data.graph.kinds) - 6} more kinds" if len(data.graph.kinds) > 6 else ""
+        more = f" and {count(len(data.graph.kinds) - 6, 'more kind')}" if len(data.graph.kinds) > 6 else ""
         self.note(f"{count(len(data.train), 'photo')} of {count(len(data.train.labels), 'label')} to train on{held}")
         if data.held_out and data.val is not None:
             self.note(
@@ -165,7 +165,7 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
         return
     if result.metrics:
         rows = [
-            (_NAMES.get(name, name.removeprefix("kinds.")), _metric(name, value))
+            (printable(_metric_name(name)), _metric(name, value, result.units))
             for name, value in result.metrics.items()
         ]
         judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
@@ -252,10 +252,23 @@ def _next(result: TrainResult) -> list[tuple[str, str]]:
     return commands
 
 
+_NUMBERS = "numbers."
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}
 
 
-def _metric(name: str, value: float) -> str:
+def _metric_name(name: str) -> str:
+    """The name of a metric for people."""
+    if name.startswith(_NUMBERS):
+        return f"{name.removeprefix(_NUMBERS)}, mean error"
+    return _NAMES.get(name, name.removeprefix("kinds."))
+
+
+def _metric(name: str, value: float, units: Mapping[str, str]) -> str:
+    """A metric for people: errors of numbers in their units, the others as shares."""
+    if name.startswith(_NUMBERS):
+        from finegraph.model.answering.predictions import in_digits
+
+        return f"{in_digits(value)} {printable(units.get(name.removeprefix(_NUMBERS), ''))}".strip()
     return f"{value:.4f}" if name == "nll" else f"{value:.1%}"
 
 

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, overload
 
 from finegraph.errors import DataError, unknown_name
+from finegraph.graph.formats.column_types import NumberType
 
 
 class Box(NamedTuple):
@@ -22,6 +24,13 @@ class Box(NamedTuple):
     y: float
     width: float
     height: float
+
+
+def _no_types() -> Mapping[str, NumberType]:
+    return _NO_TYPES
+
+
+_NO_TYPES: Mapping[str, NumberType] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,8 @@ class Sample:
         box: where the object is; None for the whole photo.
         kinds: labels seen on this photo, by kind. What holds for the whole class belongs to the graph.
         values: what was measured on this photo, by kind of numbers, in the unit of the numbers.
+        number_types: the scale and unit that the list gives the values, by kind of numbers.
+        line: the line of the list that it was read from; None if it is from no such list.
     """
 
     path: Path
@@ -43,6 +54,8 @@ class Sample:
     box: Box | None = None
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
     values: Mapping[str, float] = field(default_factory=dict, hash=False)
+    number_types: Mapping[str, NumberType] = field(default_factory=_no_types, compare=False, repr=False)
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 class Samples(Sequence[Sample]):

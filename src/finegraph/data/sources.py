@@ -5,6 +5,8 @@ images.csv              a manifest
 cub:FOLDER              CUB-200-2011 as it comes
 cars:FOLDER             Stanford Cars as it comes
 grocery:FOLDER          the Grocery Store data set as it comes
+cub+orders:FOLDER       the same photos as cub:FOLDER; in the graph, the sizes of birds are in rising order
+cars+numbers:FOLDER     the same photos as cars:FOLDER; in the graph, years are numbers
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Samples], Callable[[Path], LabelGraph]
     "cub": (read_cub, graph_from_cub),
     "cars": (read_cars, lambda folder: graph_from_cars()),
     "grocery": (read_grocery, graph_from_grocery),
+    "cub+orders": (read_cub, lambda folder: graph_from_cub(folder, ordered=True)),
+    "cars+numbers": (read_cars, lambda folder: graph_from_cars(numbers=True)),
 }
-"""Each layout with what reads its samples and what reads its graph."""
+"""Each layout with what reads its samples and its graph; what follows a plus sign changes the graph alone."""
 
 
 _MAX_HEADER = 1 << 20
@@ -71,6 +75,11 @@ def names_layout(source: str) -> bool:
     """Whether a name says how a folder is laid out, as `cub:FOLDER` does."""
     layout, mark, place = source.partition(":")
     return bool(mark and place) and layout in LAYOUTS and not os.path.exists(source)
+
+
+def photo_layout(layout: str) -> str:
+    """The layout of the photos alone: `cub` for `cub+orders`."""
+    return layout.partition("+")[0]
 
 
 def is_manifest(path: str | os.PathLike[str]) -> bool:

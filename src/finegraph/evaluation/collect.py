@@ -154,7 +154,7 @@ class Collector:
         labels = _columns([best_label.indices for best_label in kinds], len(fine)).astype(np.int32)
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
         values = {name: posterior.value(name, log_probs) for name in self.graph.numbers}
-        self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
+        value_rows = self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
         stated = posterior.answer(self.risk, values=list(values.values()))
         if self._details is not None:
             again = None if self._score_again is None else self._features_again
@@ -176,6 +176,7 @@ class Collector:
             inconsistent=metrics.inconsistent(self.graph, predicted_numbers, labels),
             statements=judge_statements(self.graph, stated, truth_numbers, seen, measured),
             unknown=unknown,
+            values=value_rows,
         )
 
     def _combined(self, raw: Posterior) -> Posterior:

@@ -1,8 +1,9 @@
 """How well numbers and ordered kinds are told: errors, intervals, and whether the order is right.
 
 The truth of a photo is the value that was measured on it, else the value of its fine label. Told is the mean of the
-posterior; the value of the best fine label stands beside it, which is what a plain classifier would tell. Errors of
-ordered kinds are counted in steps from the true label to the median of the posterior.
+posterior; beside it stand the median, which has the smallest expected absolute error, and the value of the best fine
+label, which is what a plain classifier would tell. Errors of ordered kinds are counted in steps from the true label to
+the median of the posterior.
 
 A `NumberCollector` keeps some numbers per photo. Cost: a search for the shortest interval for each photo and number;
 rank correlations take n log n.
@@ -28,6 +29,9 @@ Floats = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """The probabilities of the intervals whose coverage is reported."""
+VALUE_COLUMNS = ("true", "mean", "median", "low", "high")
+"""What is kept of a number for each photo: the ends are those of the shortest interval that holds 90 %."""
+_SHOWN_LEVEL = 0.9
 _MAX_PAIRS = 200
 _SMALL = 32
 """The length up to which lists are compared pair by pair."""
@@ -41,6 +45,7 @@ class NumberMetrics:
         photos: how many photos have a true value.
         unit: what the number is counted in; may be empty.
         error: the mean absolute error of the expected value.
+        median_error: the same of the median.
         best_label_error: the same of the value of the best fine label.
         relative_error: the mean of |told - true| / |true|; None where a true value is 0.
         coverage: by probability, the share of photos whose true value is in the shortest interval with that
@@ -54,6 +59,7 @@ class NumberMetrics:
     photos: int
     unit: str
     error: float | None
+    median_error: float | None = None
     best_label_error: float | None
     relative_error: float | None
     coverage: dict[str, float]
@@ -73,6 +79,7 @@ class OrderMetrics:
         best_label_steps: the same for the parent of the best fine label.
         within_one: the share of photos that are at most one step off.
         spearman: the correlation of the ranks of told and true labels; None if either is constant.
+        kendall: Kendall's tau-b of the same.
     """
 
     photos: int
@@ -80,21 +87,19 @@ class OrderMetrics:
     best_label_steps: float | None
     within_one: float | None
     spearman: float | None
+    kendall: float | None = None
 
 
 @dataclass
 class _Column:
     """What is kept of the photos for one number or ordered kind."""
 
-    true: list[Floats]
-    predicted: list[Floats]
-    best: list[Floats]
-    low: list[Floats]
-    high: list[Floats]
-
-    @classmethod
-    def empty(cls) -> _Column:
-        return cls([], [], [], [], [])
+    true: list[Floats] = field(default_factory=list)
+    predicted: list[Floats] = field(default_factory=list)
+    median: list[Floats] = field(default_factory=list)
+    best: list[Floats] = field(default_factory=list)
+    low: list[Floats] = field(default_factory=list)
+    high: list[Floats] = field(default_factory=list)
 
 
 class NumberCollector:
@@ -107,7 +112,7 @@ class NumberCollector:
     def __init__(self, graph: LabelGraph) -> None:
         self.graph = graph
         self.ordered = tuple(name for name in graph.kinds if graph.kind(name).ordered and graph.kind(name).one_parent)
-        self._columns = {name: _Column.empty() for name in (*graph.numbers, *self.ordered)}
+        self._columns = {name: _Column() for name in (*graph.numbers, *self.ordered)}
 
     def add(
         self,
@@ -117,8 +122,8 @@ class NumberCollector:
         fine: Int[Indices, " batch"],
         seen: Mapping[str, Int[Indices, " batch"]],
         measured: Mapping[str, Float[Floats, " batch"]],
-    ) -> None:
-        """Take in a batch.
+    ) -> Float[Floats, "batch number 5"]:
+        """Take in a batch; returns what `VALUE_COLUMNS` names for each photo and number.
 
         Args:
             posterior: the posterior of each photo.
@@ -129,10 +134,11 @@ class NumberCollector:
             measured: per number the value measured on each photo, NaN where there is none.
         """
         best = log_probs.argmax(dim=1).cpu().numpy()
-        for name in self.graph.numbers:
+        rows = np.zeros((len(fine), len(self.graph.numbers), len(VALUE_COLUMNS)))
+        for place, name in enumerate(self.graph.numbers):
             number = self.graph.number(name)
             true = true_values(number, fine, measured.get(name))
-            self._add_number(self._columns[name], number, values[name], true, best)
+            rows[:, place] = self._add_number(self._columns[name], number, values[name], true, best)
         for name in self.ordered:
             kind = self.graph.kind(name)
             parents = np.append(kind.parents, -1)
@@ -141,19 +147,24 @@ class NumberCollector:
                 labels = np.where(seen[name] == MISSING, labels, seen[name])
             probs = posterior.kind_log_probs(name, log_probs).double().exp().cpu().numpy()
             self._add_order(self._columns[name], kind, probs, labels, best)
+        return rows
 
     def _add_number(
         self, column: _Column, number: Number, value: ValueDistribution, true: Floats, best: Indices
-    ) -> None:
+    ) -> Float[Floats, "batch 5"]:
         known = ~np.isnan(true)
-        if not known.any():
-            return
-        column.true.append(true[known])
-        column.predicted.append(value.mean.cpu().numpy()[known])
-        column.best.append(number.values[best][known])
+        mean, median = value.mean.cpu().numpy(), value.quantile(0.5).cpu().numpy()
         ends = [value.interval(level) for level in LEVELS]
-        column.low.append(np.stack([end.low.cpu().numpy()[known] for end in ends], axis=1))
-        column.high.append(np.stack([end.high.cpu().numpy()[known] for end in ends], axis=1))
+        low, high = (np.stack([part.cpu().numpy() for part in side], axis=1) for side in zip(*ends, strict=True))
+        if known.any():
+            column.true.append(true[known])
+            column.predicted.append(mean[known])
+            column.median.append(median[known])
+            column.best.append(number.values[best][known])
+            column.low.append(low[known])
+            column.high.append(high[known])
+        widest = LEVELS.index(_SHOWN_LEVEL)
+        return np.stack([true, mean, median, low[:, widest], high[:, widest]], axis=1)
 
     def _add_order(self, column: _Column, kind: Kind, probs: Floats, labels: Indices, best: Indices) -> None:
         known = labels >= 0
@@ -195,10 +206,11 @@ class NumberCollector:
             photos=len(true),
             unit=number.unit,
             error=float(np.abs(predicted - true).mean()),
+            median_error=float(np.abs(_joined(column.median) - true).mean()),
             best_label_error=_mean_of_known(np.abs(best - true)),
             relative_error=float((np.abs(predicted - true) / np.abs(true)).mean()) if (true != 0).all() else None,
             coverage={f"{level:g}": float(share) for level, share in zip(LEVELS, inside, strict=True)},
-            width=float((high - low)[:, LEVELS.index(0.9)].mean()),
+            width=float((high - low)[:, LEVELS.index(_SHOWN_LEVEL)].mean()),
             spearman=spearman(predicted, true),
             kendall=kendall(predicted, true),
             pairs=np.stack([true, predicted], axis=1)[:: -(-len(true) // _MAX_PAIRS)].tolist(),
@@ -215,6 +227,7 @@ class NumberCollector:
             best_label_steps=_mean_of_known(np.abs(best - true)),
             within_one=float((steps <= 1).mean()),
             spearman=spearman(predicted, true),
+            kendall=kendall(predicted, true),
         )
 
 

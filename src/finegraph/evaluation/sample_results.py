@@ -1,7 +1,7 @@
 """The results of single photos, as columns, and as the table `samples.csv`.
 
-About 50 bytes per photo and 9 more per kind, however many fine labels there are. In the table, photos stand in the
-order of the samples; one that could not be read has the reason in its column `error`, and no answers.
+About 50 bytes per photo, 9 more per kind and 40 per number, however many fine labels there are. In the table, photos
+stand in the order of the samples; one that could not be read has the reason in its column `error`, and no answers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Samples
 from finegraph.evaluation.judgements import Indices, Judgements, judge_fine
 from finegraph.evaluation.metrics import Numbers
+from finegraph.evaluation.number_metrics import VALUE_COLUMNS
 from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
 from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph import LabelGraph
@@ -40,7 +41,8 @@ COLUMNS = (
     "unknown_score",
     "error",
 )
-"""The columns of the table; then follow `predicted:KIND`, `probability:KIND` and `right:KIND` for every kind."""
+"""The columns of the table; then follow `predicted:KIND`, `probability:KIND` and `right:KIND` for every kind, and
+`true:NUMBER`, `mean:NUMBER`, `median:NUMBER`, `low:NUMBER` and `high:NUMBER` for every number."""
 _KIND_COLUMNS = ("predicted", "probability", "right")
 _JUDGED = {1: "yes", 0: "no"}
 
@@ -62,6 +64,7 @@ class SampleResults:
         inconsistent: whether these contradict the most probable fine label.
         statements: the sure answers.
         unknown: per score, how little the photo looks like the known classes.
+        values: (photo, number, 5) the true value, NaN where it is not known, and what is told; see `VALUE_COLUMNS`.
     """
 
     sample: Int[Indices, " photo"]
@@ -76,6 +79,7 @@ class SampleResults:
     inconsistent: Bool[NDArray[np.bool_], " photo"]
     statements: Statements
     unknown: dict[str, Float[Numbers, " photo"]]
+    values: Float[NDArray[np.float64], "photo number 5"]
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -86,7 +90,7 @@ class SampleResults:
         return judge_fine(self.predicted, self.fine)
 
     def arrays(self) -> dict[str, Shaped[NDArray[Any], " ..."]]:
-        """The columns by name, without the scores of unknown photos; sure answers as `sure_level` and so on."""
+        """The columns by name, without values and scores of unknown photos; sure answers as `sure_level` and so on."""
         columns = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
         return {**columns, **{f"sure_{name}": column for name, column in self.statements._asdict().items()}}
 
@@ -103,10 +107,11 @@ class SampleResults:
             **{name: joined([getattr(part, name) for part in parts]) for name in _ARRAYS},
             statements=Statements(*map(joined, statements)),
             unknown={name: joined([part.unknown[name] for part in parts]) for name in parts[0].unknown},
+            values=joined([part.values for part in parts]),
         )
 
 
-_ARRAYS = tuple(field.name for field in fields(SampleResults) if field.name not in ("statements", "unknown"))
+_ARRAYS = tuple(field.name for field in fields(SampleResults) if field.name not in ("statements", "unknown", "values"))
 
 
 def write_samples(
@@ -131,7 +136,9 @@ def write_samples(
     Raises:
         GraphFileError: the file cannot be written.
     """
-    table = [[*COLUMNS, *(defused(f"{column}:{kind}") for kind in graph.kinds for column in _KIND_COLUMNS)]]
+    more = [f"{column}:{kind}" for kind in graph.kinds for column in _KIND_COLUMNS]
+    more += [f"{column}:{number}" for number in graph.numbers for column in VALUE_COLUMNS]
+    table = [[*COLUMNS, *map(defused, more)]]
     rows = _Rows(results, graph, score)
     place_of = {number: place for place, number in enumerate(results.sample.tolist())}
     for number, sample in enumerate(samples):
@@ -140,8 +147,7 @@ def write_samples(
             table.append([*first, *rows.cells(place_of[number])])
         else:
             reason = defused((bad or {}).get(os.fspath(sample.path), ""))
-            blanks = len(COLUMNS) - 3, len(_KIND_COLUMNS) * len(graph.kinds)
-            table.append([*first, *[""] * blanks[0], reason, *[""] * blanks[1]])
+            table.append([*first, *[""] * (len(COLUMNS) - 3), reason, *[""] * len(more)])
     write_text(os.fspath(path), csv_text(table))
 
 
@@ -174,7 +180,7 @@ class _Rows:
             cells.append(self.labels[kind][results.kinds_predicted[place, kind]])
             cells.append(_number(results.kinds_probability[place, kind]))
             cells.append(_JUDGED.get(int(results.kinds_right[place, kind]), ""))
-        return cells
+        return cells + [_number(value) for value in results.values[place].reshape(-1)]
 
     def _sure(self, place: int) -> list[str]:
         """The sure answer: kind, label, probability, whether it is right."""

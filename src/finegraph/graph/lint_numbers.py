@@ -27,6 +27,8 @@ _TYPE_WORDS: dict[str, Scale] = {
     **dict.fromkeys(("number", "numeric", "float", "integer"), "linear"),
 }
 """What people may write for a type, and the scale that they mean."""
+_TYPE_AND_UNIT = re.compile(r"((?:log\s+)?(?:number|numeric|float|integer)|log)\s+(.+)", re.IGNORECASE)
+"""A type and a unit without the comma between them."""
 _BRACKETS = re.compile(r"(.*\S)\s*\[\s*([^\[\]]*?)\s*\]")
 
 
@@ -51,7 +53,9 @@ def looks_typed(graph: LabelGraph) -> Iterator[Doubt]:
 
 def _nearest_type(text: str) -> ColumnType | None:
     """The type that a text in brackets may stand for."""
-    words, _, unit = text.partition(",")
+    words, comma, unit = text.partition(",")
+    if not comma and (match := _TYPE_AND_UNIT.fullmatch(text)):
+        words, unit = match[1], match[2]
     near = near_matches(words.casefold(), _TYPE_WORDS)
     if near:
         return NumberType(_TYPE_WORDS[near[0]], unit.strip())

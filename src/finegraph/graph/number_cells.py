@@ -5,16 +5,18 @@ r"""The cells of a column of numbers.
     12.5 +- 1.5      with a spread, one standard deviation; also written with the sign ±
     10..15           somewhere in a range: its centre, with the spread of a value drawn evenly from it
 
-A cell may repeat the unit of its column, `12.5 EUR`; another unit is a fault. `parse_number` and `format_number` are
-each other's inverse, bit by bit.
+On a log scale, ratios count: the centre of a range is its geometric mean, and the logarithm is drawn evenly. A cell may
+repeat the unit of its column, `12.5 EUR`; another unit is a fault. `parse_number` and `format_number` are each other's
+inverse, bit by bit.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from numbers import Real
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -23,12 +25,30 @@ from finegraph.graph.faults import CellError
 from finegraph.graph.number import Scale, value_fault
 
 _DIGITS = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_CONSTANT = r"[+-]?(?:inf|infinity|nan)"
-_NUMBER = re.compile(rf"({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
-_SPREAD = re.compile(rf"({_DIGITS}|{_CONSTANT})\s*(?:\+-|\+/-|±)\s*({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
-_RANGE = re.compile(rf"({_DIGITS}|{_CONSTANT})\s*\.\.\s*({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
+_NUMBER = rf"(?:{_DIGITS}|[+-]?(?i:infinity|inf|nan))"
+_PLUS_MINUS = r"(?:\+-|\+/-|±)"
 _FINITE = re.compile(_DIGITS)
-_OTHER_UNIT = re.compile(rf"({_DIGITS})\s*([^\s0-9.,+-][^0-9]*)")
+_MAX_LOG_RATIO = 500.0
+"""The largest logarithm of the half of a range; wider ones hold values that no number may have."""
+_MAX_LENGTH = 80
+"""The length up to which a cell may be a number with another unit; a longer one is some text."""
+_ANY_UNIT = r"[^\s0-9.,:;|&+±-][^0-9]*?"
+
+
+class _Forms(NamedTuple):
+    """The forms of a cell of a column with this unit."""
+
+    number: re.Pattern[str]
+    spread: re.Pattern[str]
+    range: re.Pattern[str]
+
+
+@lru_cache(maxsize=64)
+def _forms(unit: str, number: str = _NUMBER) -> _Forms:
+    """The forms of cells; the unit is a regular expression and may stand before or after each number."""
+    number = rf"(?:{unit})?\s*({number})\s*(?:{unit})?" if unit else rf"({number})"
+    spread, ends = rf"{number}\s*{_PLUS_MINUS}\s*{number}", rf"{number}\s*\.\.\s*{number}"
+    return _Forms(re.compile(number), re.compile(spread), re.compile(ends))
 
 
 class NumberError(CellError):
@@ -48,7 +68,7 @@ def parse_number(text: str, scale: Scale = "linear", unit: str = "") -> tuple[fl
     """
     if not text:
         return None
-    value, spread = _value_and_spread(_without_unit(_unescaped(text), unit))
+    value, spread = _value_and_spread(_unescaped(text), scale, unit)
     if math.isnan(spread) or spread < 0:
         raise NumberError("bad-spread", f"a spread is a finite number from 0 on, got {spread:g}", "write 12.5 +- 1.5")
     if fault := value_fault(value, spread, scale):
@@ -66,58 +86,68 @@ def looks_like_number(text: str) -> bool:
     return _FINITE.fullmatch(text) is not None
 
 
-def _without_unit(text: str, unit: str) -> str:
-    """The cell without its unit, which must be that of the column."""
-    if any(form.fullmatch(text) for form in (_NUMBER, _SPREAD, _RANGE)):
-        return text
-    if unit and text.endswith(unit):
-        return text.removesuffix(unit).rstrip()
-    if unit and text.startswith(unit):
-        return text.removeprefix(unit).lstrip()
-    match = _OTHER_UNIT.fullmatch(text)
-    if match is None:
-        return text
-    if unit:
-        hint = f"give the value in {unit}, or use one unit in the header"
-        raise NumberError("unit-differs", f"the cell is in {match[2]!r}, the column in {unit!r}", hint)
-    hint = f"write {match[1]} here and the unit in the header: 'price [number, {match[2]}]'"
-    raise NumberError("unit-differs", f"the cell has the unit {match[2]!r}, the column has none", hint)
-
-
-def _value_and_spread(text: str) -> tuple[float, float]:
+def _value_and_spread(text: str, scale: Scale, unit: str = "") -> tuple[float, float]:
     """The value and spread in a text, before they are checked."""
-    if match := _NUMBER.fullmatch(text):
+    forms = _forms(re.escape(unit))
+    if match := forms.number.fullmatch(text):
         return float(match[1]), 0.0
-    if match := _SPREAD.fullmatch(text):
+    if match := forms.spread.fullmatch(text):
         return float(match[1]), float(match[2])
-    if match := _RANGE.fullmatch(text):
+    if match := forms.range.fullmatch(text):
         low, high = float(match[1]), float(match[2])
         if low > high:
             raise NumberError("empty-range", f"the range {text} is empty", f"write {match[2]}..{match[1]}")
-        return low / 2 + high / 2, (high - low) / math.sqrt(12)
+        if scale == "linear":
+            return low / 2 + high / 2, (high - low) / math.sqrt(12)
+        if low <= 0:
+            hint = "leave the cell empty if the value is unknown"
+            raise NumberError("bad-value", f"on a log scale both ends of a range are above 0, got {text}", hint)
+        centre = math.sqrt(low) * math.sqrt(high)
+        return centre, centre * (math.log(high) - math.log(low)) / math.sqrt(12)
+    if len(text) <= _MAX_LENGTH and any(form.fullmatch(text) for form in _forms(_ANY_UNIT, _DIGITS)):
+        raise _other_unit(text, unit)
     hint = "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
-    if "," in text and _NUMBER.fullmatch(bare := text.replace(",", ".", 1)):
+    if "," in text and forms.number.fullmatch(bare := text.replace(",", ".", 1)):
         hint = f"did you mean {bare}? a number has a point, not a comma"
     raise NumberError("no-number", "the cell is in a column of numbers but is not a number", hint)
 
 
-def format_number(value: float, spread: float) -> str:
+def _other_unit(text: str, unit: str) -> NumberError:
+    """The error of a cell with a unit that is not that of the column."""
+    words = [word.strip() for word in re.split(rf"{_DIGITS}|{_PLUS_MINUS}|\.\.", text)]
+    other = next((word for word in words if word and word != unit), unit)
+    if unit:
+        hint = f"give the value in {unit}, or use one unit in the header"
+        return NumberError("unit-differs", f"the cell is in {other!r}, the column in {unit!r}", hint)
+    hint = f"leave it out here and write the unit in the header: 'price [number, {other}]'"
+    return NumberError("unit-differs", f"the cell has the unit {other!r}, the column has none", hint)
+
+
+def format_number(value: float, spread: float, scale: Scale = "linear") -> str:
     """The text of a cell; NaN is unknown."""
     if math.isnan(value):
         return ""
     if not spread:
         return _short(value)
-    half = spread * math.sqrt(3)
-    as_range = f"{value - half:.12g}..{value + half:.12g}"
     with_spread = f"{_short(value)} +- {_short(spread)}"
+    as_range = _range(value, spread, scale)
     # Write a range again if it reads back to the same bits.
-    return as_range if len(as_range) < len(with_spread) and _says(as_range, value, spread) else with_spread
+    return as_range if len(as_range) < len(with_spread) and _says(as_range, value, spread, scale) else with_spread
 
 
-def _says(text: str, value: float, spread: float) -> bool:
+def _range(value: float, spread: float, scale: Scale) -> str:
+    """The range that has about this centre and spread."""
+    if scale == "linear":
+        half = spread * math.sqrt(3)
+        return f"{value - half:.12g}..{value + half:.12g}"
+    ratio = math.exp(min(spread / value * math.sqrt(3), _MAX_LOG_RATIO))
+    return f"{value / ratio:.12g}..{value * ratio:.12g}"
+
+
+def _says(text: str, value: float, spread: float, scale: Scale) -> bool:
     """Whether a text reads back as exactly these numbers."""
     try:
-        return _value_and_spread(text) == (value, spread)
+        return _value_and_spread(text, scale) == (value, spread)
     except NumberError:
         return False
 

@@ -124,11 +124,22 @@ def _range(labels: Sequence[str], value: object) -> object:
         place = labels.index(label)
         parts = {"<=": labels[: place + 1], "<": labels[:place], ">=": labels[place:], ">": labels[place + 1 :]}
         return frozenset(parts[sign])
+    ends = _range_ends(labels, value)
+    return value if ends is None else frozenset(labels[ends[0] : ends[1] + 1])
+
+
+def is_label_range(labels: Sequence[str], text: str) -> bool:
+    """Whether a text is a range of these labels, such as "mild to medium" or "mild..medium", and no label itself."""
+    return text not in labels and _range_ends(labels, text) is not None
+
+
+def _range_ends(labels: Sequence[str], text: str) -> tuple[int, int] | None:
+    """The places of the two labels of a range; None if the text is no range."""
     for mark in (" to ", ".."):
-        low, found, high = (part.strip() for part in value.partition(mark))
+        low, found, high = (part.strip() for part in text.partition(mark))
         if found and low in labels and high in labels:
-            return frozenset(labels[labels.index(low) : labels.index(high) + 1])
-    return value
+            return labels.index(low), labels.index(high)
+    return None
 
 
 def evidence_log_prob(

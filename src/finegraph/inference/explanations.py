@@ -279,5 +279,5 @@ def _only_label(graph: LabelGraph, kind: str, fine: int) -> str | None:
 
 def _value_text(number: Number, fine: int) -> str | None:
     """The value of a fine label with its unit; None if it is unknown."""
-    text = format_number(float(number.values[fine]), float(number.spreads[fine]))
+    text = format_number(float(number.values[fine]), float(number.spreads[fine]), number.scale)
     return f"{text} {number.unit}".rstrip() if text else None

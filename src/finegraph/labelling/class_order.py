@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 from jaxtyping import Float
 from sqlalchemy.engine import Connection
@@ -34,6 +33,7 @@ from finegraph.graph.comparison_fit import (
 from finegraph.graph.comparisons import Comparison, between_labels
 from finegraph.graph.kind import FloatArray
 from finegraph.graph.number import Number
+from finegraph.graph.order_fit import fit_order, steps_of
 from finegraph.labelling.edits.comparing import check_comparable
 from finegraph.labelling.exchange.graphs import read_column
 from finegraph.labelling.questions.past import as_comparisons
@@ -179,18 +179,6 @@ class Classes:
         return mean, spread
 
 
-def steps_of(name: str, places: Sequence[Sequence[int]]) -> Number | None:
-    """Ordered labels as values in even steps: the first label is 1, the second 2.
-
-    Args:
-        name: the kind.
-        places: for each class, the positions of its labels in their order; empty if it is unknown.
-    """
-    values = np.array([np.mean(steps) + 1.0 if len(steps) else np.nan for steps in places], dtype=np.float64)
-    wide = np.array([np.ptp(steps) + 1.0 if len(steps) else 0.0 for steps in places], dtype=np.float64)
-    return None if np.isnan(values).all() else Number(name, values, wide / np.sqrt(12))
-
-
 def _ranked(classes: Classes, fit: ComparisonFit | None, times: Mapping[int, int]) -> tuple[RankedClass, ...]:
     """The compared classes with their values, the one with most first."""
     if fit is None:
@@ -233,7 +221,7 @@ def _photo_classes(answer: PairAnswer) -> tuple[tuple[str, str | None], ...]:
 
 
 def with_compared(graph: LabelGraph, answers: Sequence[PairAnswer], counted: Counted) -> LabelGraph:
-    """A graph in which compared classes without a value get one; ordered kinds stay as they are."""
+    """A graph in which compared classes without a value, or without a label of an ordered kind, get one."""
     counted_answers = [answer for answer in answers if counted == "photos" or not answer.photos]
     classes = [
         (photo, name)
@@ -246,6 +234,8 @@ def with_compared(graph: LabelGraph, answers: Sequence[PairAnswer], counted: Cou
     for name in dict.fromkeys(answer.kind for answer in comparisons):
         if name in graph.numbers:
             graph = graph.with_number(fit_comparisons(name, graph.fine, comparisons, known=graph.number(name)).number)
+        elif name in graph.kinds and graph.kind(name).ordered:
+            graph = graph.with_kind(fit_order(graph.kind(name), graph.fine, comparisons).kind)
     return graph
 
 

@@ -243,6 +243,7 @@ def values_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
                     "run": run.name,
                     "name": f"{name}{unit}",
                     "error": f"{one.error:.3g}",
+                    "median": _digits(one.median_error),
                     "best": _digits(one.best_label_error),
                     "inside": _percent(one.coverage.get("0.9")),
                     "width": _digits(one.width),
@@ -258,6 +259,7 @@ def values_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
                 "best": _digits(order.best_label_steps),
                 "near": _percent(order.within_one),
                 "spearman": _digits(order.spearman),
+                "kendall": _digits(order.kendall),
             }
             for name, order in run.result.orders.items()
             if order.photos

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
-from finegraph.data.sources import parse_source, read_samples
+from finegraph.data.sources import parse_source, photo_layout, read_samples
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
@@ -330,7 +330,7 @@ def _is_source_of(data: str, settings: TrainSettings | None) -> bool:
     if settings is None or not settings.data:
         return False
     (layout, path), (own_layout, own_path) = parse_source(data), parse_source(settings.data)
-    return layout == own_layout and path.resolve() == own_path.resolve()
+    return photo_layout(layout) == photo_layout(own_layout) and path.resolve() == own_path.resolve()
 
 
 def _parts_of(place: _Place, samples: Samples, settings: TrainSettings | None) -> Parts:

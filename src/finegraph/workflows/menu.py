@@ -79,7 +79,8 @@ def write_menu(
         folder: a folder that is not there, is empty, or holds the same menu, whole or not.
         size: `small` or `full`.
         seed: another seed makes another menu.
-        numbers: whether the graph also has how hot an item is, what it weighs and what it costs.
+        numbers: whether the graph also has how hot an item is, what it weighs and what it costs, and the manifest
+            what is on the plate of each photo.
         workers: how many processes draw; by default one per core.
         progress: called with the number of photos there and the total.
 
@@ -97,7 +98,7 @@ def write_menu(
         drawn = _write_photos(menu, out, workers or os.cpu_count() or 1, progress)
         graph = menu.graph(numbers=numbers)
         graph.write(out / _GRAPH)
-        write_text(str(out / _MANIFEST), _manifest(menu))
+        write_text(str(out / _MANIFEST), _manifest(menu, numbers))
     counts = Counter(photo.split for photo in menu.photos)
     return MenuFiles(
         folder=str(out),
@@ -178,10 +179,13 @@ def _named(mark: dict[str, object]) -> str:
     return f"{mark['menu']!r} with seed {mark['seed']}{numbers} (drawings of version {mark['drawings']})"
 
 
-def _manifest(menu: Menu) -> str:
-    """The text of the manifest."""
+def _manifest(menu: Menu, numbers: bool) -> str:
+    """The text of the manifest; with numbers, the grams on each plate are a value that was measured on the photo."""
     to = io.StringIO()
     table = csv.writer(to, lineterminator="\n")
-    table.writerow(("path", "label", "split"))
-    table.writerows((photo.path, photo.label, photo.split) for photo in menu.photos)
+    table.writerow(("path", "label", "split", *(["portion [log number, g]"] if numbers else [])))
+    for photo in menu.photos:
+        # A plate that is nearly empty still weighs something on a log scale.
+        grams = [f"{max(menu.grams(photo), 1.0):.0f}"] if numbers else []
+        table.writerow((photo.path, photo.label, photo.split, *grams))
     return to.getvalue()

@@ -20,7 +20,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.builders.folders import is_photo, passed_over
 from finegraph.graph.formats.cells import text_only
 from finegraph.graph.formats.text_file import write_text
-from finegraph.inference.evidence import FINE, log_likelihood
+from finegraph.inference.evidence import FINE, is_label_range, log_likelihood
 from finegraph.inference.numbers.known_values import known_values
 from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.answering.predictions import QUANTILES
@@ -162,10 +162,7 @@ def _progress_of_all(
 
 
 def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) -> None:
-    """Write predictions as a CSV file with a row per photo.
-
-    It has the best fine label and its probability, the sure answer with its own, then for each kind the best label and
-    its probability, and for each number the mean, the spread and the quantiles of 5, 50 and 95 %.
+    """Write predictions as a CSV file with a row per photo; see `predictions_csv`.
 
     Args:
         result: the predictions.
@@ -173,6 +170,15 @@ def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) ->
 
     Raises:
         GraphFileError: the file cannot be written.
+    """
+    write_text(os.fspath(path), predictions_csv(result))
+
+
+def predictions_csv(result: PredictionResult) -> str:
+    """Predictions as CSV text with a row per photo.
+
+    It has the best fine label and its probability, the sure answer with its own, then for each kind the best label and
+    its probability, and for each number the mean, the spread and the quantiles of 5, 50 and 95 %.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -191,7 +197,7 @@ def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) ->
         for number in one.numbers.values():
             row += [number.mean, number.spread, *number.quantiles]
         writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else text_only(cell) for cell in row])
-    write_text(os.fspath(path), text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
+    return text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -224,7 +230,8 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
 
     The same kind several times means one of its labels. Everything after the kind belongs to the label, also commas and
     further equals signs. Of a number a value, a range or a limit is known, as in `price=10..15`, `year=2012 +- 2` and
-    `price<=15`; of an ordered kind also a limit, `heat>=medium`, which stands for the labels that it leaves.
+    `price<=15`; of an ordered kind also a limit or a range, `heat>=medium` and `heat=mild..medium`, which stands for
+    the labels that it leaves.
 
     Raises:
         InputError: a text that is not of this form, or can be read in two ways.
@@ -262,13 +269,16 @@ def name_and_condition(graph: LabelGraph, text: str) -> tuple[str, str] | None:
         name, sign, rest = text[: match.start()].rstrip(), match[0], text[match.end() :].strip()
         if name in graph.numbers:
             return name, rest if sign == "=" else f"{sign} {rest}"
-        if sign != "=" and name in graph.kinds and graph.kind(name).ordered:
-            return name, f"{sign} {rest}"
+        if name in graph.kinds and graph.kind(name).ordered:
+            if sign != "=":
+                return name, f"{sign} {rest}"
+            if is_label_range(graph.labels(name), rest):
+                return name, rest
     return None
 
 
 def labels_of_range(graph: LabelGraph, kind: str, condition: str) -> tuple[str, ...]:
-    """The labels of an ordered kind that a limit leaves."""
+    """The labels of an ordered kind that a limit or a range leaves."""
     possible = log_likelihood(graph, kind, condition, 1)[0].isfinite().tolist()
     labels = graph.labels(kind)
     return tuple(label for label, is_left in zip(labels, possible, strict=True) if is_left)
@@ -277,6 +287,9 @@ def labels_of_range(graph: LabelGraph, kind: str, condition: str) -> tuple[str, 
 def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
     """The kind and the label of one text. Both may hold equals signs, so every place to part it is tried."""
     places = [place for place, character in enumerate(text) if character == "="]
+    sign = _CONDITION.search(text)
+    if not places and sign is not None:
+        raise _unknown_kind(graph, text[: sign.start()].strip(), text[sign.end() :].strip())
     if not places:
         example = f"{graph.kinds[0]}={graph.labels(graph.kinds[0])[0]}" if graph.kinds else f"fine={graph.fine[0]}"
         raise InputError(f"given {text!r}: expected kind=label, such as {example!r}")
@@ -291,7 +304,7 @@ def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
     if known:
         kind, label = known[-1]
         raise _unknown_label(graph, kind, label)
-    raise _unknown_kind(graph, *parts[0])
+    raise _unknown_kind(graph, parts[0][0].rstrip("<>≤≥ "), parts[0][1])
 
 
 def _labels(graph: LabelGraph, kind: str) -> tuple[str, ...]:

@@ -80,6 +80,8 @@ class SearchResult:
         where_not: what they were not to be.
         given: what was known of the photos; without `same` and `other`, all that was found agrees with it.
         queries: what was found for each photo and label.
+        units: the unit of each number that has one.
+        ordered: the ordered kinds.
     """
 
     index: str
@@ -92,6 +94,8 @@ class SearchResult:
     where_not: dict[str, tuple[str, ...]]
     given: dict[str, tuple[str, ...]]
     queries: tuple[PhotoHits, ...]
+    units: dict[str, str] = field(default_factory=dict)
+    ordered: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -124,6 +128,7 @@ def search_photos(
     per_label: int | None = None,
     guessed: bool = False,
     without: Sequence[bytes | PhotoKeys | None] | None = None,
+    stored: Sequence[StoredPhoto | None] | None = None,
 ) -> list[PhotoHits]:
     """The photos of an index that are most like each of some photos.
 
@@ -145,6 +150,7 @@ def search_photos(
         per_label: how many photos of each fine label at most.
         guessed: whether photos without a fine label pass filters by what the model takes them for.
         without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
+        stored: per query, the photo of the index that it is, if it is one; its own label says what "this" is.
 
     Raises:
         PhotoFileError: a photo that cannot be read.
@@ -163,7 +169,10 @@ def search_photos(
     if not is_relative(where):
         found = index.search(queries.features, count, where=where, factors=factors, without=without, **options)
         return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, found, strict=True)]
-    own = [limits for posterior in queries.posteriors for limits in own_limits(posterior, where)]
+    own: list[OwnLimits] = []
+    for posterior in queries.posteriors:
+        rows = slice(len(own), len(own) + len(posterior))
+        own += own_limits(posterior, where, None if stored is None else stored[rows])
     result = []
     for place, (name, limits) in enumerate(zip(queries.names, own, strict=True)):
         one = slice(place, place + 1)
@@ -243,11 +252,12 @@ def search_index(
         known = evidence_of(index.graph, evidence)
         conditions: dict[str, Any] = {"same": same, "other": other, "given": known}
         without = keys if others_only else None
-        results = search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
-        queries += [
-            replace(query, in_index=tuple(index.copies(photo_keys)))
-            for query, photo_keys in zip(results, keys, strict=True)
-        ]
+        copies = [tuple(index.copies(photo_keys)) for photo_keys in keys]
+        stored = [labelled_copy(photos_there) for photos_there in copies]
+        results = search_photos(
+            index, classifier, files, count=count, without=without, stored=stored, **conditions, **options
+        )
+        queries += [replace(query, in_index=there) for query, there in zip(results, copies, strict=True)]
     for label in labels:
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
         limits = label_limits(index.graph, label, passed)
@@ -270,6 +280,8 @@ def search_index(
         where_not=refused,
         given=evidence,
         queries=tuple(queries),
+        units={name: index.graph.number(name).unit for name in index.graph.numbers if index.graph.number(name).unit},
+        ordered=tuple(name for name in index.graph.kinds if index.graph.kind(name).ordered),
     )
 
 
@@ -352,7 +364,15 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
         return name, labels_of_range(index.graph, *limit), False
     labels = {FINE: index.engine.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
     places = [place for place, character in enumerate(text) if character == "="]
+    numbers = (text[: sign.start()].strip() for sign in re.finditer("!=|=", text))
+    if number := next((one for one in numbers if one in index.graph.numbers), None):
+        raise InputError(
+            f"filter {text!r}: {number} is a number, of which there are limits and ranges: '{number}<7', "
+            f"'{number}>=7', '{number}=5..7'"
+        )
     if not places:
+        if sign := _SIGN.search(text):
+            raise unknown_name("kind", text[: sign.start()].strip(), (*labels, *index.graph.numbers))
         forms = "kind=label or kind!=label" if negatives else "kind=label"
         raise InputError(f"filter {text!r}: expected {forms}, such as 'fine={index.engine.names[0]}'")
     ways = [(text[:place], text[place + 1 :], False) for place in places]
@@ -366,8 +386,9 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
         kind, label, negative = good[0]
         return kind, (label,), negative
     if not known:
-        kind = ways[0][0]
-        raise unknown_name("kind", kind.removesuffix("!") if negatives else kind, tuple(labels))
+        kind = ways[0][0].rstrip("<>≤≥ ")
+        kind = kind.removesuffix("!") if negatives else kind
+        raise unknown_name("kind", kind, (*labels, *index.graph.numbers))
     kind, label, _ = known[-1]
     raise unknown_name("fine label" if kind == FINE else "label", label, labels[kind], f"of kind {kind!r}")
 
@@ -375,6 +396,7 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
 # ---- limits of the query itself --------------------------------------------------------------------------------------
 
 _OWN = "this"
+_SIGN = re.compile("[<>≤≥]")
 _THIS = re.compile(f"(<=|>=|[<>≤≥]) {_OWN}(?= |$)")
 """A limit that each query has for itself."""
 
@@ -398,12 +420,23 @@ def is_relative(where: Where | None) -> bool:
     return any(_has_this(conditions) for conditions in (where or {}).values())
 
 
-def own_limits(posterior: Posterior, where: Where | None) -> list[OwnLimits]:
-    """For each photo a filter with its own limits: the expected value of a number, the likeliest label of a kind.
+def labelled_copy(photos: Sequence[StoredPhoto]) -> StoredPhoto | None:
+    """The first of these photos that has a fine label of its own; None if none has."""
+    return next((photo for photo in photos if photo.label is not None), None)
+
+
+def own_limits(
+    posterior: Posterior, where: Where | None, stored: Sequence[StoredPhoto | None] | None = None
+) -> list[OwnLimits]:
+    """For each photo a filter with its own limits: its value of a number and its label of a kind.
+
+    A photo that is in the index has those of its label there, so that none is above or below itself. For others, it is
+    the expected value and the likeliest label.
 
     Args:
         posterior: what the model says of the photos.
         where: the filter.
+        stored: for each photo the one of the index that it is; None if it is not in the index.
 
     Raises:
         InputError: a kind that has no order.
@@ -413,6 +446,11 @@ def own_limits(posterior: Posterior, where: Where | None) -> list[OwnLimits]:
     best = {name: posterior.log_probs(name).argmax(dim=1).tolist() for name in names if name not in means}
 
     def place(name: str, row: int) -> float | str:
+        photo = None if stored is None else stored[row]
+        if photo is not None and name in photo.values:
+            return photo.values[name]
+        if photo is not None and len(photo.kinds.get(name, ())) == 1:
+            return photo.kinds[name][0]
         return float(means[name][row]) if name in means else graph.labels(name)[best[name][row]]
 
     return [_with_limits(graph, where, {name: place(name, row) for name in names}) for row in range(len(posterior))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import add_start
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.report_details import BAD_TRAINING, PHOTOS_DIGEST
-from finegraph.workflows.graph_comparisons import conflict_words
+from finegraph.workflows.graph_comparisons import compared_words, conflict_words
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.labels.graph_sources import (
     StoredLabels,
@@ -83,7 +83,9 @@ class TrainResult:
         validated_on: the split to validate on, or `val` for photos that were held out; None if there are none.
         held_out: how many photos were held out of those to train on, if there is no split to validate on.
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None if there is none.
-        metrics: on the validation photos, before calibration; empty if there are none.
+        metrics: on the validation photos, before calibration; empty if there are none. `numbers.NAME` is the mean
+            absolute error of a number.
+        units: the unit of each number that has one.
         calibration: what was fitted on the validation photos and is saved with the model; None if nothing was.
         calibration_fault: why nothing could be fitted, if there are validation photos.
         strengths: what the head was fitted with, if the head alone was tuned.
@@ -107,6 +109,7 @@ class TrainResult:
     strengths: dict[str, Any] | None
     bad: list[str]
     seconds: float
+    units: dict[str, str] = field(default_factory=dict)
     worth: KindWorth | None = None
     report: str | None = None
     report_fault: str | None = None
@@ -183,6 +186,7 @@ def train_run(
         calibration=None if model is None else model.fit,
         calibration_fault=None if model is None else model.fault,
         seconds=monotonic() - began,
+        units={name: data.graph.number(name).unit for name in data.graph.numbers if data.graph.number(name).unit},
     )
 
 
@@ -190,17 +194,19 @@ def _comparison_notes(data: TrainingData, settings: TrainSettings) -> list[str]:
     """What comparisons became, what does not fit together in them, and which of them have no effect."""
     notes = []
     for kind in data.compared:
-        unknown = f", {kind.unknown:,} unknown" if kind.unknown else ""
-        size = f"{kind.comparisons:,} comparisons of {len(kind.order):,} fine labels{unknown}"
-        notes.append(f"{kind.name}: a number of the graph, by {size}")
+        ordered = kind.name not in data.graph.numbers
+        filled = f"{len(kind.filled):,} label{'s' if len(kind.filled) != 1 else ''} that were unknown"
+        made = filled if ordered else "a number of the graph"
+        notes.append(f"{kind.name}: {made}, by {compared_words(kind)}")
         notes += [f"{kind.name}: {words}" for words in conflict_words(kind, _MAX_CONFLICTS)]
     alike = 0
     for pair in () if data.pairs is None else data.pairs.pairs:
         alike += data.train[pair.more].label == data.train[pair.less].label
     if alike and settings.tune == "head":
         notes.append(
-            f"{alike:,} comparisons of two photos of one fine label say nothing of fine labels, to which a head is "
-            "fitted; training the whole network learns from them"
+            f"{alike:,} comparison{'s' if alike != 1 else ''} of two photos of one fine label "
+            f"say{'' if alike != 1 else 's'} nothing of fine labels, to which a head is fitted; "
+            "training the whole network learns from them"
         )
     if data.pairs is not None and settings.tune == "all" and settings.kind_weight == 0.0:
         notes.append("comparisons of photos have no effect on the network: the weight of kinds is 0")

@@ -62,9 +62,14 @@ def write_findings(path: str | os.PathLike[str], findings: Iterable[Finding]) ->
         with open(target, "rb") as file:
             if file.readline().strip() != header.encode():
                 raise InputError(f"{target}: this file is there and is no table of findings; choose another name")
+    write_text(target, findings_csv(findings))
+
+
+def findings_csv(findings: Iterable[Finding]) -> str:
+    """Findings as CSV text; see `write_findings`."""
     rows = (
         (one.severity, one.rule, str(number), file_name, one.message, one.hint or "")
         for number, one in enumerate(findings, start=1)
         for file_name in one.files or ("",)
     )
-    write_text(target, csv_text([COLUMNS, *([defused(cell) for cell in row] for row in rows)]))
+    return csv_text([COLUMNS, *([defused(cell) for cell in row] for row in rows)])

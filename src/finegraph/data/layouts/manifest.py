@@ -71,7 +71,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
         seen = {kind: cells[kind] for kind in kinds if cells[kind]}
         label, split = cells["label"] or None, cells.get("split") or None
         values = {name: value for name, value in measured.items() if value is not None}
-        samples.append(Sample(path.parent / cells["path"], label, split, box, seen, values))
+        samples.append(Sample(path.parent / cells["path"], label, split, box, seen, values, numbers, line))
     if not samples and not source_faults:
         faults.add("no-rows", "expected at least one row below the header, got none", line=1)
     source_faults.raise_if_any()

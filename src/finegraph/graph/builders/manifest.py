@@ -257,7 +257,7 @@ def column_of(header: str) -> tuple[str, ColumnType | None]:
     return header, None
 
 
-def check_cell(text: str, name: str, type_: ColumnType, line: int, faults: FaultList) -> float | None:
+def check_cell(text: str, name: str, type_: ColumnType, line: int | None, faults: FaultList) -> float | None:
     """The value of a cell of a typed column, if it has one; faults are noted."""
     if not text:
         return None

@@ -140,7 +140,8 @@ def _kind_column(kind: Kind) -> _Column:
 
 def _number_column(number: Number) -> _Column:
     """The column of a kind of numbers."""
-    cells = [format_number(*pair) for pair in zip(number.values.tolist(), number.spreads.tolist(), strict=True)]
+    pairs = zip(number.values.tolist(), number.spreads.tolist(), strict=True)
+    cells = [format_number(*pair, number.scale) for pair in pairs]
     return _Column(number.name, "", cells, NumberType(number.scale, number.unit))
 
 

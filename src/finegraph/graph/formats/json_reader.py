@@ -225,9 +225,12 @@ def read_number(checks: JsonChecks, entry: object, place: str, fine_count: int |
     values = _floats(checks, entry.get("values", []), f"{place}.values", fine_count, or_null=True)
     zeros = [0.0] * len(values)
     spreads = _floats(checks, entry["spreads"], f"{place}.spreads", fine_count) if "spreads" in entry else zeros
-    for row, (value, spread) in enumerate(zip(values, spreads, strict=False)):
-        if not math.isnan(value) and (fault := value_fault(value, spread, cast(Scale, scale))):
+    for row, value in enumerate(values):
+        if not math.isnan(value) and (fault := value_fault(value, 0.0, cast(Scale, scale))):
             checks.note("bad-value", f"{place}.values[{row}]", fault)
+    for row, spread in enumerate(spreads):
+        if fault := value_fault(1.0, spread, "linear"):
+            checks.note("bad-spread", f"{place}.spreads[{row}]", fault)
     if len(checks.faults) > before or checks.faults.full:
         return None
     try:

@@ -32,6 +32,10 @@ KindWeights = float | Mapping[str, float] | None
 
 FROM_FINE = -2
 """In place of a label of a kind: use the parent of the sample's fine label."""
+_MAX_DISTANCE = 1e15
+"""The largest measured value on the inner scale, and the largest score of a number in float32. Squares stay finite."""
+_MAX_SCORE = 1e150
+"""The largest score of a number in float64."""
 
 
 def joint_loss(
@@ -67,6 +71,7 @@ def joint_loss(
     weights = weights_of_kinds(graph, kind_weights)
     check_types(graph, target, kind_targets)
     measured = _measured_values(posterior, kind_targets)
+    _check_number_scores(posterior)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
     fine, coarse = posterior.scores_with_evidence()
     if target is not None and target.dtype == torch.bool:
@@ -110,13 +115,28 @@ def _measured_values(posterior: Posterior, kind_targets: Mapping[str, Tensor]) -
             )
         inner = values.to(posterior.fine_scores.device).double()
         inner = ((inner.log() if number.scale == "log" else inner) - number.centre) / number.width
-        if not torch.compiler.is_compiling() and bool(((inner.isnan() | inner.isinf()) & ~values.isnan()).any()):
+        if not torch.compiler.is_compiling() and bool((~(inner.abs() <= _MAX_DISTANCE) & ~values.isnan()).any()):
             above = " above 0" if number.scale == "log" else ""
             raise TargetError(
-                f"kind_targets[{tensors.name!r}]: expected finite values{above}, or NaN where none was measured"
+                f"kind_targets[{tensors.name!r}]: expected finite values{above} that are not more than "
+                f"{_MAX_DISTANCE:g} times as far from those of the graph as these are from each other, or NaN where "
+                "none was measured"
             )
         columns.append(inner)
     return torch.stack(columns, dim=1)
+
+
+def _check_number_scores(posterior: Posterior) -> None:
+    """Raise if scores of numbers with spreads, which the loss takes to the square, are too large for their dtype."""
+    scores, table = posterior.number_scores, posterior.tensors.numbers
+    if scores is None or not table.spread or torch.compiler.is_compiling() or not scores.numel():
+        return
+    limit = _MAX_SCORE if scores.dtype == torch.float64 else _MAX_DISTANCE
+    if (largest := float(scores.detach().abs().amax())) > limit:
+        raise InputError(
+            f"number_scores: expected pulls and precisions of size at most {limit:g} in {scores.dtype}, got "
+            f"{largest:g}; lower the learning rate if a training came to this"
+        )
 
 
 def _readings(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -27,6 +28,8 @@ from torch import Tensor
 
 from finegraph.errors import EvidenceError, ShapeError
 from finegraph.graph import Number
+from finegraph.graph.faults import shorten
+from finegraph.graph.number import MAX_VALUE
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _LIMIT = re.compile(rf"(<=|>=|<|>|≤|≥)\s*({_NUMBER})")
@@ -50,10 +53,25 @@ class Around:
 
     def __post_init__(self) -> None:
         for what, given in (("value", self.value), ("spread", self.spread)):
-            if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
-                raise EvidenceError(f"Around: expected a finite number as {what}, got {given!r}")
+            if not _in_range(given):
+                raise EvidenceError(
+                    f"Around: expected a finite number as {what}, of size at most {MAX_VALUE:g}, got {_shown(given)}"
+                )
         if self.spread <= 0:
             raise EvidenceError(f"Around: expected a spread above 0, got {self.spread!r}; an interval has two ends")
+
+
+def _in_range(given: object) -> bool:
+    """Whether something is a number that is not too large to compute with; True and False are not."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return False
+    return bool(-MAX_VALUE <= given <= MAX_VALUE)  # type: ignore[operator]  # a comparison cannot overflow
+
+
+def _shown(given: object) -> str:
+    """What was given, for a message; Python writes no whole number with thousands of digits."""
+    huge = isinstance(given, int) and abs(given) > sys.float_info.max
+    return "a whole number that is too large" if huge else shorten(repr(given))
 
 
 class Known(NamedTuple):
@@ -130,12 +148,12 @@ def _known(number: Number, given: object) -> Known:
         return _around(number, given)
     if isinstance(given, tuple):
         return _interval(number, given)
-    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
+    if not _in_range(given):
         raise EvidenceError(
             f"evidence on {number.name!r}: expected a limit such as '<= 15', an interval (10, 15), Around(12, 2), a "
-            f"finite number or None, got {given!r}"
+            f"finite number of size at most {MAX_VALUE:g} or None, got {_shown(given)}"
         )
-    inner = float(number.to_inner(float(given)))
+    inner = float(number.to_inner(float(given)))  # type: ignore[arg-type]
     return Known(low=inner - number.resolution, high=inner + number.resolution)
 
 
@@ -143,6 +161,11 @@ def _around(number: Number, given: Around) -> Known:
     if number.scale == "log" and given.value <= 0:
         raise EvidenceError(f"evidence on {number.name!r}: on a log scale a value is above 0, got {given.value!r}")
     spread = (given.spread / given.value if number.scale == "log" else given.spread) / number.width
+    if spread < 1 / MAX_VALUE:
+        raise EvidenceError(
+            f"evidence on {number.name!r}: the spread {given.spread!r} is too small to compute with; for one value, "
+            "give the value alone"
+        )
     return Known(float(number.to_inner(float(given.value))), spread**-2)
 
 
@@ -151,15 +174,29 @@ def _interval(number: Number, ends: tuple[object, ...]) -> Known:
         end is None or (isinstance(end, Real) and not isinstance(end, bool) and end == end) for end in ends
     ):
         raise EvidenceError(
-            f"evidence on {number.name!r}: an interval is a pair of numbers (low, high), None for no end, got {ends!r}"
+            f"evidence on {number.name!r}: an interval is a pair of numbers (low, high), None for no end, got "
+            f"({', '.join(map(_shown, ends))})"
         )
+    for end in ends:
+        if end is not None and end not in (-math.inf, math.inf):
+            _check_size(number, end)
     low, high = (
         unbounded if end is None else float(number.to_inner(float(end)))  # type: ignore[arg-type]
         for end, unbounded in zip(ends, (-math.inf, math.inf), strict=True)
     )
     if low > high:
-        raise EvidenceError(f"evidence on {number.name!r}: the interval {ends!r} is empty; write the lower end first")
+        shown = ", ".join(map(_shown, ends))
+        raise EvidenceError(f"evidence on {number.name!r}: the interval ({shown}) is empty; write the lower end first")
     return Known(low=low, high=high)
+
+
+def _check_size(number: Number, value: object) -> None:
+    """Raise unless a value is one that can be computed with."""
+    if not _in_range(value):
+        raise EvidenceError(
+            f"evidence on {number.name!r}: a value is a finite number of size at most {MAX_VALUE:g}, got "
+            f"{_shown(value)}"
+        )
 
 
 def _read(number: Number, text: str) -> object:
@@ -173,6 +210,8 @@ def _read(number: Number, text: str) -> object:
         return combined
     if number.unit and words.endswith(number.unit):
         words = words.removesuffix(number.unit).rstrip()
+    for digits in re.findall(_NUMBER, words):
+        _check_size(number, float(digits))
     if match := _LIMIT.fullmatch(words):
         sign, end = _SIGNS.get(match[1], match[1]), float(number.to_inner(float(match[2])))
         # A strict limit is the next floating-point number, which rules out a value equal to the limit.

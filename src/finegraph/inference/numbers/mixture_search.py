@@ -110,13 +110,13 @@ class MixtureSearch:
     def _ends(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Bounds below and above all values with a density in float64, and the ends of the support."""
         reach = _MAX_DEVIATIONS * self.deviation
-        below, above = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
         if self.low is None or self.high is None:
+            below, above = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
             return below, above, torch.full_like(below, -torch.inf), torch.full_like(above, torch.inf)
-        # A cut far out in the tails of all components leaves only values close to its end.
-        widest = reach.amax(dim=1, keepdim=True)
-        below = torch.where(self.low.isfinite(), self.low, torch.minimum(below, self.high - widest))
-        above = torch.where(self.high.isfinite(), self.high, torch.maximum(above, self.low + widest))
+        # A component cut in its tail falls from that end faster than it does from its mean, so the reach holds there.
+        top = self.mean.clamp(self.low, self.high)
+        below = torch.maximum((top - reach).amin(dim=1, keepdim=True), self.low)
+        above = torch.minimum((top + reach).amax(dim=1, keepdim=True), self.high)
         return below, above, self.low, self.high
 
     def cdf(self, value: Float[Tensor, "batch place"], *, before: bool = False) -> Float[Tensor, "batch place"]:
@@ -242,9 +242,8 @@ class MixtureSearch:
         if self.low is not None and self.high is not None:
             shares = torch.arange(1, 64, dtype=places.dtype, device=places.device) / 64
             between = self.quantile(shares.expand(len(places), -1))
-            ends = torch.cat([self.low, self.high], dim=1)
-            ends = torch.where(ends.isfinite(), ends, between[:, :1])
-            places = torch.cat([places.clamp(self.low, self.high), ends, between], dim=1)
+            below, above, _, _ = self._ends()
+            places = torch.cat([places.clamp(below, above), below, above, between], dim=1)
         return places.sort(dim=1).values
 
     def _near_quantile(

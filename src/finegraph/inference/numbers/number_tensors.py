@@ -169,7 +169,8 @@ class NumberTable(Constants):
         rows = self.design[0::2]
         variance = self.design.new_tensor([each.measured_variance for each in self.numbers])
         difference = rows.t().unsqueeze(2) - rows.unsqueeze(0)
-        return (difference.square() / (-2.0 * variance[:, None])).exp()
+        # Contiguous, so that the rows of a label lie together: subtraction keeps the strides of its arguments.
+        return (difference.square() / (-2.0 * variance[:, None])).exp().contiguous()
 
     def _cached(self, name: str, dtype: torch.dtype, make: Callable[[], Tensor]) -> Tensor:
         """A tensor in a dtype, made once per device."""

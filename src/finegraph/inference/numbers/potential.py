@@ -216,11 +216,13 @@ def _quick_score_gradient(
     table: NumberTable, scores: NumberScores, grad: Float[Tensor, "batch fine"]
 ) -> Float[Tensor, "batch number 2"]:
     """The gradient for the scores of numbers, in float32, without evidence."""
+    # In this order, not `grad @ design.t()`: a product with few columns takes twice as long.
+    by_points = (table.design_of(torch.float32) @ grad.t()).t().reshape(len(grad), -1, 2)
     if table.linear:
-        return (grad @ table.design_of(torch.float32).t()).view_as(scores)
+        return by_points
     score_grad = torch.empty_like(scores)
     if table.points:
-        score_grad[:, table.points] = (grad @ table.design_of(torch.float32).t()).view(len(grad), -1, 2)
+        score_grad[:, table.points] = by_points
     value, variance = table.values_of(torch.float32, table.spread)
     spread, parts = scores[:, table.spread], []
     for part in cached_parts(len(grad), value.numel()):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -24,6 +25,9 @@ from finegraph.inference.numbers.known_values import interval_of
 from finegraph.inference.numbers.mixture_search import MixtureSearch
 from finegraph.inference.numbers.normal import cut_moments
 from finegraph.inference.numbers.potential import Components
+
+_ROUNDING = 1e-13
+"""The relative rounding error of a value that went to the inner scale and back."""
 
 
 class Interval(NamedTuple):
@@ -103,7 +107,22 @@ class ValueDistribution:
 
     def _total(self, values: Float[Tensor, "batch component"]) -> Float[Tensor, " batch"]:
         """The sum over components, weighted by probability; impossible ones may hold NaN and do not count."""
-        return torch.where(self.weights > 0, self.weights * values, 0.0).sum(dim=1)
+        return torch.where(self.weights == 0, 0.0, self.weights * values).sum(dim=1)
+
+    def _known(self, values: Float[Tensor, "batch 1"]) -> Float[Tensor, " batch"]:
+        """Values found by a search, in the user's unit; NaN for samples whose probabilities are NaN.
+
+        A value of a fine label comes back as it was given, without the rounding of the inner scale.
+        """
+        outer = self.to_outer(values).squeeze(1)
+        given = torch.as_tensor(np.unique(self.number.values[self.number.known])).to(outer)
+        if len(given):
+            after = torch.searchsorted(given, outer.contiguous())
+            near = torch.stack([given[(after - 1).clamp_min(0)], given[after.clamp_max(len(given) - 1)]])
+            size = _ROUNDING * (outer.abs() + (abs(self.number.centre) if self.number.scale == "linear" else 0.0))
+            for one in near:
+                outer = torch.where((outer - one).abs() <= size, one, outer)
+        return outer.masked_fill(self.weights.isnan().any(dim=1), torch.nan)
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
 
@@ -125,15 +144,14 @@ class ValueDistribution:
         if not 0.0 <= q <= 1.0:
             raise InputError(f"quantile: expected a probability from 0 to 1, got {q!r}")
         with torch.no_grad():
-            inner = self._search.quantile(self.weights.new_full((len(self), 1), q))
-            return self.to_outer(inner).squeeze(1)
+            return self._known(self._search.quantile(self.weights.new_full((len(self), 1), q)))
 
     def interval(self, probability: float) -> Interval:
         """The shortest interval, ends included, that holds the value with at least this probability."""
         if not 0.0 < probability < 1.0:
             raise InputError(f"interval: expected a probability above 0 and below 1, got {probability!r}")
         low, high = self.inner_interval(probability)
-        return Interval(self.to_outer(low).squeeze(1), self.to_outer(high).squeeze(1))
+        return Interval(self._known(low), self._known(high))
 
     def inner_interval(self, probability: float) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
         """The ends of `interval` on the inner scale, computed once for each probability."""

@@ -133,9 +133,9 @@ def _kind_column(kind: Kind) -> Column:
 def _number_column(number: Number) -> Column:
     """The column of a kind of numbers; without any known value, it has a placeholder label."""
     pairs = list(zip(number.values.tolist(), number.spreads.tolist(), strict=True))
-    texts = [format_number(*pair) for pair in pairs]
+    texts = [format_number(*pair, number.scale) for pair in pairs]
     by_value = sorted({pair: None for pair, known in zip(pairs, number.known, strict=True) if known})
-    labels = tuple(format_number(*pair) for pair in by_value) or NO_VALUES
+    labels = tuple(format_number(*pair, number.scale) for pair in by_value) or NO_VALUES
     place = {label: index for index, label in enumerate(labels)}
     cells: list[Part | None] = [((place[text], None),) if text else None for text in texts]
     prior = format_type(NumberType(number.scale, number.unit))

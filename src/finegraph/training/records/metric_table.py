@@ -18,6 +18,8 @@ from finegraph.files.durable import reason_of
 from finegraph.files.line_file import Line, LineFile, cut_lines
 
 OWN_COLUMNS = ("epoch", "step", "time")
+_LATER = "val_numbers."
+"""Metrics that tables of earlier versions have no columns for; such a run goes on without them."""
 
 
 class MetricTable:
@@ -59,7 +61,7 @@ class MetricTable:
         by_column = {defused(name): metric for name, metric in metrics.items()}
         columns = self._header[len(OWN_COLUMNS) :]
         for name in by_column:
-            if name not in columns:
+            if name not in columns and not name.startswith(_LATER):
                 raise unknown_name("column", name, columns, f"of {self.path.name}, whose columns never change")
         cells = ["" if (metric := by_column.get(name)) is None else str(metric) for name in columns]
         self._lines.add(_csv_line([str(epoch), str(step), time, *cells]))

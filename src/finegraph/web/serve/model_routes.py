@@ -140,5 +140,7 @@ def numbers_of(graph: LabelGraph) -> list[NumberKindBody]:
         values = number.values[number.known]
         if len(values):
             low, high = float(values.min()), float(values.max())
-            bodies.append(NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high))
+            whole = bool((values == values.round()).all())
+            body = NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high, whole=whole)
+            bodies.append(body)
     return bodies

@@ -195,6 +195,7 @@ class NumberKindBody(BaseModel):
     scale: str = Field(description="`linear`, or `log` where ratios count.")
     low: float = Field(description="The smallest value of a fine label.")
     high: float = Field(description="The largest.")
+    whole: bool = Field(description="Whether all values are whole numbers, such as years.")
 
 
 class ModelBody(BaseModel):

@@ -81,8 +81,8 @@ def search_routes(state: ServerState) -> APIRouter:
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
             bad = bad_photos(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, PhotoFileError)]
-            found = await asyncio.to_thread(opened.search, scores, ask)
             copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
+            found = await asyncio.to_thread(opened.search, scores, ask, copies)
         photos = [
             {
                 "number": number,

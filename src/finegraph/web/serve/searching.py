@@ -164,14 +164,21 @@ class OpenIndex:
 
         return {kind: set(labels) for kind, labels in parse_labels(self._index, texts).items()} or None
 
-    def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[FoundPhotos]:
+    def search(
+        self, scores: Sequence[Scores], ask: SearchAsk, copies: Sequence[Sequence[StoredPhoto]] | None = None
+    ) -> list[FoundPhotos]:
         """What is found for photos with these scores, the most similar first.
+
+        Args:
+            scores: of each photo.
+            ask: what is searched for.
+            copies: per photo those of the index with its content, whose label says what a limit such as `< this` is.
 
         Raises:
             UnknownNameError: a kind or a label that the graph does not have.
             EvidenceError: the evidence is impossible.
         """
-        from finegraph.workflows.search import OwnLimits, is_relative, own_limits
+        from finegraph.workflows.search import OwnLimits, is_relative, labelled_copy, own_limits
 
         factors, where = None, ask.where
         if ask.given and not (ask.same or ask.other):
@@ -179,7 +186,8 @@ class OpenIndex:
         limits = [OwnLimits(where, {})]  # the same for all photos
         if ask.same or ask.other or is_relative(where):
             known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
-            limits = own_limits(known, where) if is_relative(where) else limits
+            stored = None if copies is None else [labelled_copy(photos) for photos in copies]
+            limits = own_limits(known, where, stored) if is_relative(where) else limits
             if ask.same or ask.other:
                 factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from finegraph.data.samples import Samples
-from finegraph.data.sources import names_layout, parse_source, read_samples, source_graph
+from finegraph.data.sources import names_layout, parse_source, photo_layout, read_samples, source_graph
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
@@ -91,6 +91,7 @@ def read_training_data(
         raise DataError(f"expected photos to train on, found none{which}")
     store_graph = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if store_graph.kind(name) != graph.kind(name))
+    names = {*graph.kinds, *graph.numbers}
     return TrainingData(
         train=train,
         val=parts.val,
@@ -99,7 +100,7 @@ def read_training_data(
         splits=samples.splits,
         counted=counted,
         notes=samples.notes,
-        compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in graph.numbers),
+        compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in names),
         pairs=None if fitted is None else _photo_pairs(fitted, graph, train, settings.data),
     )
 
@@ -107,7 +108,7 @@ def read_training_data(
 def _with_comparisons(
     graph: LabelGraph, samples: Samples, train: Samples, settings: TrainSettings
 ) -> FittedComparisons:
-    """A graph with the numbers that comparisons make; photos that are not trained on may be named, and do not count."""
+    """A graph with what comparisons make of it; photos that are not trained on may be named, and do not count."""
     assert settings.comparisons is not None
     paths = {sample.path for sample in train}
     numbers = photo_names(samples, settings.data)
@@ -115,7 +116,7 @@ def _with_comparisons(
     silent = [name for name, number in numbers.items() if samples[number].path not in paths]
     fitted = with_comparisons(graph, settings.comparisons, labels, silent)
     compared = {one.kind for one in fitted.comparisons}
-    if not compared & set(fitted.graph.numbers):
+    if not compared & {kind.name for kind in fitted.kinds}:
         raise DataError(
             f"{settings.comparisons}: expected comparisons of fine labels, or of training photos of different fine "
             "labels; it has none"
@@ -149,7 +150,7 @@ def photos_digest(photos: Samples) -> str:
 def uses_photo_labels(settings: TrainSettings) -> bool:
     """Whether photo labels count; the paper's CUB experiments take those of the classes alone."""
     if settings.photo_labels is None:
-        return parse_source(settings.data)[0] != "cub"
+        return photo_layout(parse_source(settings.data)[0]) != "cub"
     return settings.photo_labels == "use"
 
 

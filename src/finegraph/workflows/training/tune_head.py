@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from finegraph.data.dataset import targets_of, training_targets
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError, SettingsError
@@ -435,11 +436,13 @@ def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Ten
 
 def metrics_of(network: Network, features: Features) -> dict[str, float]:
     """The validation metrics of a network whose features are known."""
-    tally = Tally(network.graph.kinds)
+    tally = Tally(network.graph.kinds, network.graph.numbers)
     fine, kinds = targets_of(features.samples, network.graph)
+    measured = measured_values(features.samples, network.graph)
     start = 0
     for batch in known_posteriors(network, features):
         rows = slice(start, start + len(batch.numbers))
-        tally.add(batch.posterior, fine[rows], {name: labels[rows] for name, labels in kinds.items()})
+        own = {name: labels[rows] for name, labels in kinds.items()}
+        tally.add(batch.posterior, fine[rows], own, {name: values[rows] for name, values in measured.items()})
         start = rows.stop
     return tally.metrics(Ranks())

@@ -13,11 +13,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING, targets_of
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError
 from finegraph.evaluation.judgements import judge_kind
+from finegraph.evaluation.sure import true_values
 from finegraph.graph import LabelGraph
+from finegraph.graph.kind import FloatArray
 from finegraph.inference import Posterior
 from finegraph.model.answering.pipeline import PhotoPipeline
 from finegraph.model.features.photos import OnBadFile, PhotoInput, read_views, sample_inputs
@@ -31,21 +34,30 @@ _BATCH = 64
 
 
 class Tally:
-    """Sums and counts of what was right."""
+    """Sums and counts of what was right, and of the errors of predicted values."""
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
-        self.names = ("top1", "nll", *(f"kinds.{kind}" for kind in kinds))
+    def __init__(self, kinds: tuple[str, ...], numbers: tuple[str, ...] = ()) -> None:
+        self.names = ("top1", "nll", *(f"kinds.{kind}" for kind in kinds), *(f"numbers.{name}" for name in numbers))
         self.numbers = torch.zeros(len(self.names), 2, dtype=torch.float64)
 
     def add(
-        self, posterior: Posterior, fine: Int[Tensor, " batch"], kinds: Mapping[str, Int[Tensor, " batch"]]
+        self,
+        posterior: Posterior,
+        fine: Int[Tensor, " batch"],
+        kinds: Mapping[str, Int[Tensor, " batch"]],
+        measured: Mapping[str, Float[FloatArray, " batch"]] | None = None,
     ) -> None:
-        """Count the answers to a batch; labels that are not known are left out."""
+        """Count the answers to a batch; labels and values that are not known are left out."""
         log_probs = posterior.log_probs()
         fine = fine.to(log_probs.device)
         target_log_probs = log_probs.gather(1, fine.masked_fill(fine == MISSING, 0).unsqueeze(1)).squeeze(1)
         answers = {kind: posterior.kind_log_probs(kind, log_probs).argmax(dim=1) for kind in posterior.graph.kinds}
-        self._add_answers(posterior.graph, log_probs.argmax(dim=1), -target_log_probs, answers, fine, kinds)
+        graph = posterior.graph
+        self._add_answers(graph, log_probs.argmax(dim=1), -target_log_probs, answers, fine, kinds)
+        for place, name in enumerate(graph.numbers):
+            true = torch.from_numpy(true_values(graph.number(name), fine.cpu().numpy(), (measured or {}).get(name)))
+            error = (posterior.value(name, log_probs).mean.double().cpu() - true).abs()
+            self._count(2 + len(graph.kinds) + place, error[~true.isnan()])
 
     def add_shared(
         self,
@@ -85,7 +97,11 @@ class Tally:
         self.numbers[place] += torch.tensor([float(values.double().sum()), float(len(values))], dtype=torch.float64)
 
     def metrics(self, ranks: Ranks) -> dict[str, float]:
-        """The means over all processes: accuracies as shares, and the negative log-likelihood in nats."""
+        """The means over all processes.
+
+        Accuracies are shares, the negative log-likelihood is in nats, and mean absolute errors are in the units of the
+        numbers.
+        """
         ranks.sum([self.numbers])
         return {
             name: total / count for name, (total, count) in zip(self.names, self.numbers.tolist(), strict=True) if count
@@ -150,8 +166,9 @@ class _Work:
         self.network, self.views, self.on_bad_file = network, views, on_bad_file
         self.pipeline = PhotoPipeline(network, views, cache=False, threads=threads)
         self.fine, self.kinds = targets_of(samples, network.graph)
+        self.measured = measured_values(samples, network.graph)
         self.inputs = sample_inputs(samples, box=views.box)
-        self.tally = Tally(network.graph.kinds)
+        self.tally = Tally(network.graph.kinds, network.graph.numbers)
         self.bad: list[PhotoFileError] = []
         self.odd: tuple[str | None, list[str]] | None = None
 
@@ -161,7 +178,8 @@ class _Work:
         for batch in self.pipeline.posteriors(photos, on_bad_file=self.on_bad_file):
             self.bad.extend(batch.bad.values())
             read = [numbers[number] for number in batch.numbers]
-            self.tally.add(batch.posterior, self.fine[read], self._kinds_of(read))
+            measured = {name: values[read] for name, values in self.measured.items()}
+            self.tally.add(batch.posterior, self.fine[read], self._kinds_of(read), measured)
             self._note_odd(bool(self.tally.numbers.isfinite().all()), read)
 
     def look_together(self, numbers: Sequence[int], head: ShardedHead, ranks: Ranks) -> None:

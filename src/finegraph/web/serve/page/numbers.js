@@ -6,14 +6,15 @@ import { el } from "/shared/elements.js";
 const STEPS = 200;
 
 /** The group of one number. */
-export function numberGroup({ name, unit, scale, low, high }, evidence) {
+export function numberGroup({ name, unit, scale, low, high, whole }, evidence) {
   const log = scale === "log";
   const inner = (value) => (log ? Math.log(value) : value);
   const [start, end] = [inner(low), inner(high)];
   const share = (value) => (end > start ? Math.min(1, Math.max(0, (inner(value) - start) / (end - start))) : 0.5);
   const valueAt = (step) => {
     const at = start + ((end - start) * step) / STEPS;
-    return digits(log ? Math.exp(at) : at);
+    const value = log ? Math.exp(at) : at;
+    return digits(value, whole ? 1 : ((end - start) / STEPS) * (log ? value : 1));
   };
   let sent = null; // the last evidence from the handles
   const predicted = el("span", { className: "value" });
@@ -92,7 +93,7 @@ export function numberGroup({ name, unit, scale, low, high }, evidence) {
   }
 
   const axis = el("div", { className: "axis", "aria-hidden": "true" }, band, mean);
-  const ends = [low, high].map((value) => el("span", { textContent: `${digits(value)}${unit ? ` ${unit}` : ""}` }));
+  const ends = [low, high].map((value) => el("span", { textContent: `${digits(value, whole ? 1 : (high - low) / STEPS)}${unit ? ` ${unit}` : ""}` }));
   const element = el(
     "div",
     { className: "kind number" },
@@ -105,8 +106,10 @@ export function numberGroup({ name, unit, scale, low, high }, evidence) {
   return { name, element, layOut: reset, fill };
 }
 
-/** A value with three digits, or all digits of whole numbers such as years. */
-function digits(value) {
-  if (Number.isInteger(value) || Math.abs(value) >= 100) return String(Math.round(value));
-  return String(Number(value.toPrecision(3)));
+/** A value with three digits, or all digits of whole numbers such as years; more if steps are small. */
+function digits(value, step = 1) {
+  if (Number.isInteger(value)) return String(value);
+  if (Math.abs(value) < 100) return String(Number(value.toPrecision(3)));
+  const places = step >= 0.1 || !(step > 0) ? 0 : Math.min(9, Math.ceil(-Math.log10(step)));
+  return String(Number(value.toFixed(places)));
 }
