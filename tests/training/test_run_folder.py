@@ -224,9 +224,9 @@ def test_one_process_cannot_lock_twice(tmp_path):
             assert other.stdout.read() == ""
         assert other.returncode == 1
     lock = run.lock()
-    lock.release()
+    lock.close()
     with run.lock():
-        lock.release()  # a second time: does not touch the lock of the other
+        lock.close()  # a second time: does not touch the lock of the other
         assert (run.path / ".lock").exists()
 
 

@@ -13,10 +13,10 @@ import json
 import os
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from finegraph.errors import FinegraphError
+from finegraph.files.closing import Closing
 from finegraph.files.durable import reason_of, write_all
 
 try:
@@ -31,8 +31,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 _held: dict[tuple[int, int], int] = {}
 
 
-class FolderLock:
-    """The right to write in a folder, until `release` or the end of the process.
+class FolderLock(Closing):
+    """The right to write in a folder, until `close` or the end of the process.
 
     Args:
         folder: the folder.
@@ -59,7 +59,7 @@ class FolderLock:
                 f"{folder}: cannot be locked for {purpose}: {reason_of(refusal)}; the folder must be writable"
             ) from refusal
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Release the lock; does nothing if it was released before, or in a forked copy of the process."""
         if self._process != os.getpid() or self._released:
             return
@@ -69,14 +69,6 @@ class FolderLock:
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
 
     def _take(self) -> tuple[int, tuple[int, int]]:
         while True:

@@ -15,7 +15,6 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.checked_file import write_checked
+from finegraph.files.closing import Closing
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph import LabelGraph
@@ -92,7 +92,7 @@ class Stored(NamedTuple):
         return self.path, self.box
 
 
-class IndexWriter:
+class IndexWriter(Closing):
     """An index that this process alone may change, until `close`; use it in a `with` statement.
 
     Attributes:
@@ -168,15 +168,7 @@ class IndexWriter:
 
     def close(self) -> None:
         """Let other processes change the index."""
-        self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._lock.close()
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 

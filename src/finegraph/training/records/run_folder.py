@@ -188,7 +188,7 @@ class RunFolder:
             remove_stale(self.path)
             remove_stale(self.checkpoints)
         except OSError as error:
-            lock.release()
+            lock.close()
             raise RunFolderError(
                 f"{self.path}: what an interrupted process left cannot be removed: {reason_of(error)}"
             ) from error
