@@ -48,7 +48,7 @@ COMMANDS = {
         "no file was written, an earlier one",
     ),
     "demo": (
-        ["demo", "--out", "here"],
+        ["demo", "--output", "here"],
         "workflows.demo.run_demo",
         "so far is in here; finegraph demo starts again in a new",
     ),
@@ -78,7 +78,7 @@ def test_a_study(finegraph, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("finegraph.workflows.study.run_study", stopped)
-    outcome = finegraph("study", study, "--out", tmp_path / "study")
+    outcome = finegraph("study", study, "--output", tmp_path / "study")
     assert (outcome.code, outcome.err) == (130, "stopped; the cells that are done are kept; the same command goes on\n")
 
 

@@ -12,6 +12,7 @@ from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.failures import AGAIN, GOES_ON, interruptible
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check(
     csv: Annotated[Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many threads decode photos.")] = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find bad photos, duplicates and wrong labels.
 
@@ -75,7 +76,7 @@ def menu(
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Draw the synthetic menu: photos of invented dishes.
 

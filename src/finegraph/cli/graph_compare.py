@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.graph import Json
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
