@@ -38,7 +38,7 @@ FEATURES = 256
 class Small(Backbone):
     """One fixed convolution and a mean."""
 
-    smallest = 16
+    min_size = 16
 
     def __init__(self) -> None:
         super().__init__()
