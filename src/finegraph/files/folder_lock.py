@@ -8,7 +8,6 @@ messages. If the file system has no locks, the lock counts as held while the pro
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import socket
@@ -18,15 +17,9 @@ from typing import Any
 from finegraph.errors import FinegraphError
 from finegraph.files.closing import Closing
 from finegraph.files.durable import reason_of, write_all
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from finegraph.files.system_lock import take_lock
 
 LOCK_FILE = ".lock"
-_IN_USE = (errno.EACCES, errno.EAGAIN)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 # Record locks are the process's, not the handle's: a second lock in one process would be granted.
 _held: dict[tuple[int, int], int] = {}
 
@@ -97,15 +90,11 @@ class FolderLock(Closing):
 
     def _lock(self, handle: int) -> None:
         """Take the system's lock, or refuse by what the file says if there are none."""
-        if fcntl is not None:
-            try:
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            if take_lock(handle, "process"):
                 return
-            except OSError as error:
-                if error.errno in _IN_USE:
-                    raise self._in_use(_holder(handle)) from None
-                if error.errno not in _NO_LOCKS:
-                    raise
+        except BlockingIOError:
+            raise self._in_use(_holder(handle)) from None
         holder = _holder(handle)
         if holder and _may_live(holder):
             raise self._in_use(holder)
