@@ -278,12 +278,6 @@ def test_a_folder_that_cannot_be_locked(tmp_path):
         run.lock()
 
 
-def test_the_checkpoints_of_a_run(tmp_path):
-    folder = new_run(tmp_path).checkpoint_folder(keep=2)
-    assert folder.path == tmp_path / "runs" / "menu" / "checkpoints"
-    assert folder.keep == 2
-
-
 def test_a_run_of_which_something_came_is_never_forgotten(tmp_path):
     run = RunFolder.create(tmp_path / "run")
     with run.lock():
