@@ -79,7 +79,10 @@ def test_a_study(finegraph, tmp_path, monkeypatch):
 
     monkeypatch.setattr("finegraph.workflows.study.run_study", stopped)
     outcome = finegraph("study", study, "--output", tmp_path / "study")
-    assert (outcome.code, outcome.err) == (130, "stopped; the cells that are done are kept; the same command goes on\n")
+    assert (outcome.code, outcome.err) == (
+        130,
+        "stopped; the cells that are done are kept; the same command continues\n",
+    )
 
 
 def test_a_run_that_has_begun_is_named(finegraph, tmp_path, monkeypatch):
@@ -94,7 +97,7 @@ def test_a_run_that_has_begun_is_named(finegraph, tmp_path, monkeypatch):
     outcome = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
     assert outcome.code == 130
     go_on = f"finegraph train --run '{run}' --resume"
-    assert outcome.err.endswith(f"stopped; what was computed so far is kept; go on with: {go_on}\n")
+    assert outcome.err.endswith(f"stopped; what was computed so far is kept; continue with: {go_on}\n")
     monkeypatch.undo()
     tiny.register()
     assert finegraph("train", "--run", run, "--resume").code == 0

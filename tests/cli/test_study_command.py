@@ -107,7 +107,7 @@ def test_training_that_is_stopped_can_be_gone_on_with(finegraph, file, manifest,
     monkeypatch.setattr(StudyDisplay, "step", ask)
     stopped = finegraph(*arguments)
     assert stopped.code == 130
-    assert "stopped after 0 of 2 cells; the same command goes on" in stopped.out
+    assert "stopped after 0 of 2 cells; the same command continues" in stopped.out
     monkeypatch.setattr(StudyDisplay, "step", step)
     assert finegraph(*arguments).code == 0
 
@@ -132,7 +132,7 @@ def test_an_interruption_says_how_to_go_on(finegraph, file, manifest, tmp_path, 
     graph = manifest.parent / "graph.csv"
     stopped = finegraph("study", file, "--data", manifest, "--graph", graph, "--output", tmp_path / "out")
     assert stopped.code == 130
-    assert "stopped; the cells that are done are kept; the same command goes on" in stopped.err
+    assert "stopped; the cells that are done are kept; the same command continues" in stopped.err
 
 
 def test_a_bad_photo_comes_with_the_setting_that_leaves_it_out(finegraph, file, manifest, tmp_path):

@@ -10,7 +10,7 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
-from finegraph.cli.failures import AGAIN, GOES_ON, interruptible
+from finegraph.cli.failures import AGAIN, CONTINUES, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
@@ -81,11 +81,11 @@ def menu(
     """Draw the synthetic menu: photos of invented dishes.
 
     Writes photos, a manifest (images.csv) and a label graph (graph.csv). If it is interrupted, the same
-    command goes on.
+    command continues.
     """
     from finegraph.workflows.menu import write_menu
 
-    with interruptible(f"the photos drawn so far are kept; {GOES_ON}"), progress("photos") as advance:
+    with interruptible(f"the photos drawn so far are kept; {CONTINUES}"), progress("photos") as advance:
         result = write_menu(out, size, seed=seed, numbers=numbers, workers=workers, progress=advance)
     if as_json:
         print_json(result)

@@ -205,7 +205,7 @@ def _print_sure(out: Console, result: EvaluationResult) -> None:
 
 
 def _print_numbers(out: Console, result: EvaluationResult) -> None:
-    """How well numbers and ordered kinds are told."""
+    """How well numbers and ordered kinds are predicted."""
     from finegraph.model.answering.predictions import in_digits
 
     rows = [

@@ -37,8 +37,8 @@ def compare(
 ) -> None:
     """Turn comparisons ("A is hotter than B") into numbers.
 
-    Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. Pairs that were told both
-    ways, circles, and groups that no comparison links are reported.
+    Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. Pairs that were compared
+    both ways, circles, and groups that no comparison links are reported.
     """
     from finegraph.workflows.graph_comparisons import compare_labels
 

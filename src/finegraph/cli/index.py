@@ -14,7 +14,7 @@ import typer
 
 from finegraph.cli import exit_codes
 from finegraph.cli.commands import Command, DefaultGroup
-from finegraph.cli.failures import GOES_ON, interruptible
+from finegraph.cli.failures import CONTINUES, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import BadFile, Json, MovedModel, Run, Workers
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_pairs, print_table, printable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from finegraph.workflows.indexing.index_upkeep import IndexFacts
 
 MAKE = "make"
-_KEPT = f"the photos that are in the index are kept; {GOES_ON}"
+_KEPT = f"the photos that are in the index are kept; {CONTINUES}"
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder.")]
 Photos = Annotated[
     list[str],
@@ -231,7 +231,7 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
         print_json({**asdict(facts), "way": facts.method})  # `way` is the former name
         return
     out = console()
-    state = "" if facts.complete else "; making it was interrupted: give the same command again to go on"
+    state = "" if facts.complete else "; making it was interrupted: give the same command again to continue"
     rows = [
         ("photos", f"{facts.photos:,}, {facts.labelled:,} with a fine label{state}"),
         ("model", f"{facts.model} ({facts.network}, fingerprint {facts.fingerprint[:12]})"),

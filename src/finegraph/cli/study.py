@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
-from finegraph.cli.failures import GOES_ON, interruptible
+from finegraph.cli.failures import CONTINUES, interruptible
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.shared_options import FormerOutput, Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
@@ -64,7 +64,7 @@ def study(
     from finegraph.workflows.study import run_study
 
     try:
-        with interruptible(f"the cells that are done are kept; {GOES_ON}"), StudyDisplay(quiet=as_json) as display:
+        with interruptible(f"the cells that are done are kept; {CONTINUES}"), StudyDisplay(quiet=as_json) as display:
             outcome = run_study(read, folder, display)
     except PhotoFileError as error:
         raise DataError(
@@ -111,7 +111,7 @@ def _settings(read: Study) -> str:
 def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
     """The study for people."""
     if outcome.summary is None:
-        out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command goes on")
+        out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command continues")
         return
     from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
 

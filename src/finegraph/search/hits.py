@@ -32,7 +32,7 @@ MAX_WEIGHED = 50_000
 _ROUNDING = 1e-3
 _PHOTOS_PER_BLOCK = 65536
 FIRST, GROWTH = 4, 4
-"""How many times the wanted number is looked at first, and how fast that grows, if some are passed over."""
+"""How many times the wanted number is read first, and how fast that grows, if some are skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,8 +180,8 @@ def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Only | N
 def _meeting(table: Table, only: Only | None, factors: Factors) -> tuple[Numbers, Vectors]:
     """The photos whose probability of meeting a condition is large enough, ascending, and the probabilities.
 
-    A photo is at most as probable as the best of the labels that it is held for. So photos of labels with small factors
-    need not be looked at, once a photo is found that is probable enough.
+    A photo is at most as probable as the best of the labels assumed for it. So photos of labels with small factors need
+    not be checked, once a photo is found that is probable enough.
     """
     least = MIN_SHARE * float(factors.max(initial=0.0))
     while True:

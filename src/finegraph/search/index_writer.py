@@ -72,7 +72,7 @@ class Stored(NamedTuple):
 
     Attributes:
         path: where it is.
-        box: the part of it that is looked at; None for all.
+        box: the part of it that is used; None for all.
         place: where it is in the index.
         key: the fingerprint of its content.
         label: its fine label, None if it is not known.
@@ -201,7 +201,7 @@ class IndexWriter(Closing):
         }
 
     def stored(self, identities: Sequence[Identity]) -> dict[Identity, Stored]:
-        """Those of some photos that are there."""
+        """Those of some photos that are present."""
         places = self.places()
         return {
             identity: stored_in(self.segment(places[identity]), places[identity].row)
@@ -294,7 +294,7 @@ class IndexWriter(Closing):
                 self.commit(complete=True)
 
     def compact(self) -> None:
-        """Write the photos that are there to as few segments as possible, and make new lists of them."""
+        """Write the photos that are present to as few segments as possible, and make new lists of them."""
         with written(self.folder):
             merged = self._merged(self.state.segments)
             segments = tuple(write_segment(self._new("segment"), columns) for columns in merged)
@@ -321,7 +321,7 @@ class IndexWriter(Closing):
             self.commit(segments=(*others, *merged))
 
     def _merged(self, entries: Sequence[SegmentEntry]) -> Iterator[Columns]:
-        """The photos of some segments that are there, in parts of the size of a merged segment."""
+        """The photos present in some segments, in parts of the size of a merged segment."""
         waiting: list[Columns] = []
         held = 0
         for entry in entries:
@@ -350,12 +350,12 @@ class IndexWriter(Closing):
             raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
 
     def wants_lists(self) -> bool:
-        """Whether the search is to be approximate, with so many photos."""
+        """Whether the search is to be approximate, with this many photos."""
         count = self.photos
         return count > 0 and (self.state.method == "approximate" or (self.state.method == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
-        """Lists of the photos that are there."""
+        """Lists of the photos that are present."""
         return write_lists(self._new("lists"), [Segment(self.folder, entry) for entry in entries])
 
     def _in_lists(self, vectors: NDArray[np.float16]) -> InLists | None:

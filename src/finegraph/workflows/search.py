@@ -127,7 +127,7 @@ def search_photos(
 ) -> list[PhotoHits]:
     """The photos of an index that are most like each of some photos.
 
-    Whether the model is the one that made the index is not looked at again; see `Index.refuse_other`.
+    Whether the model is the one that made the index is not checked again; see `Index.refuse_other`.
 
     Args:
         index: an open index.
