@@ -5,7 +5,7 @@ its labels is among the wanted ones, and "is not" if its labels are known and no
 nothing is known passes neither. A number is that of the fine label: "price <= 12". No photo is left to chance.
 
 Where the lists of the table (`photo_table.py`) hold few photos that may pass one of the conditions, only these are
-looked at. Cost: one look at each of them per kind; else, one at each photo.
+checked. Cost: one check of each of them per kind; else, one of each photo.
 """
 
 from __future__ import annotations

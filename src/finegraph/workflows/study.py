@@ -107,13 +107,13 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
             if cell in results:
                 continue
             watcher.cell(cell.text, len(results), len(cells), estimate.seconds_left)
-            result = runner.run(cell)
-            if result is None:
+            measured = runner.run(cell)
+            if measured is None:
                 return StudyOutcome(
                     folder=folder.path, finished=False, cells=len(results), total=len(cells), summary=None, about=about
                 )
-            results[cell] = result
-            estimate.add(cell, result.seconds)
+            results[cell] = measured
+            estimate.add(cell, measured.seconds)
             done = [results[planned] for planned in cells if planned in results]
             folder.write_results(done, with_bad_photos(about, done))
         watcher.cell("summary", len(cells), len(cells), 0.0)
