@@ -22,7 +22,7 @@ COMMANDS = {
     "data menu": (
         ["data", "menu", "out"],
         "workflows.menu.write_menu",
-        "photos drawn so far are kept; the same command goes",
+        "photos drawn so far are kept; the same command continues",
     ),
     "train": (["train", "photos"], "workflows.train.train_run", "no run was begun; the same command starts again"),
     "evaluate": (["evaluate", "run"], "workflows.evaluate.evaluate_run", "no evaluation was written; the same command"),
