@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from options import parser_of
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -218,7 +219,7 @@ def interval(rows: list[dict], others: list[dict], metric: str) -> Interval | No
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, draws=10)
     parser.add_argument("--data", required=True, help="the photos, as for `finegraph train`")
     parser.add_argument("--graph", type=Path, help="a graph file; by default what the source implies")
     parser.add_argument("--network", default="efficientnet_lite0")
@@ -227,12 +228,8 @@ def _options() -> argparse.Namespace:
         "--head", choices=("bipartite", "prototypes", "auto"), default="bipartite", help="what softmax is beside"
     )
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
-    parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")
     parser.add_argument("--train-views", type=int, default=1, help="views of each training photo, for either head")
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="write all rows to this file")
     return parser.parse_args()
 
 

@@ -174,7 +174,7 @@ def small_network(fine):
     class Small(Backbone):
         """The mean of one convolution."""
 
-        feature_size, smallest = 4, 16
+        feature_size, min_size = 4, 16
 
         def __init__(self):
             super().__init__()

@@ -41,7 +41,7 @@ PAGE_FIELDS = {"scores": "true", "risk": 0.05, "top": 100, "questions": 6}
 class Small(Backbone):
     """One fixed convolution and a mean."""
 
-    smallest = 16
+    min_size = 16
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,11 +19,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from accuracy import interval
+from options import parser_of
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -189,19 +189,15 @@ def _table(options: argparse.Namespace, results: list[dict], judged: int) -> Tab
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, draws=10)
     parser.add_argument("--data", required=True, help="the photos, as for `finegraph train`")
     parser.add_argument("--networks", nargs="+", default=list(QUALITIES.values()), help="by default the qualities")
     parser.add_argument("--size", type=int)
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
-    parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")
     parser.add_argument("--train-views", type=int, default=1, help="views of each training photo")
     parser.add_argument("--only-times", action="store_true", help="sizes and times of networks; weights do not matter")
     parser.add_argument("--timed", type=int, default=66, help="photos to measure the time on; 0 for none")
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="write all rows to this file")
     return parser.parse_args()
 
 

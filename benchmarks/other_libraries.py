@@ -19,11 +19,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from options import parser_of
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -353,13 +353,9 @@ def table_of(rows: list[dict], kinds: list[str]) -> Table:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="photos whose kinds form a tree, as for `finegraph train`")
+    parser = parser_of(__doc__, draws=3)
     parser.add_argument("--photos", type=int, nargs="+", default=[5], help="photos per class")
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="write all rows to this file")
+    parser.add_argument("--data", required=True, help="photos whose kinds form a tree, as for `finegraph train`")
     return parser.parse_args()
 
 

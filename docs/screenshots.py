@@ -52,7 +52,7 @@ class Demo:
         os.chdir(folder)  # pages show paths as they were given
         self.run, self.menu, self.report = Path("demo/bipartite"), Path("demo/menu"), Path("demo/report.html")
         if not self.report.exists():
-            finegraph("demo", "--out", "demo")
+            finegraph("demo", "--output", "demo")
         self.photo, self.truth, self.before, self.after = self._asked()
         self.restaurant = self.truth.rpartition(" @ ")[2]
 

@@ -19,7 +19,7 @@ def benchmark(monkeypatch):
     """A benchmark as a module; where it looks for other modules is forgotten afterwards."""
 
     def load(name):
-        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(sys, "path", [*sys.path, str(FOLDER)])
         spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

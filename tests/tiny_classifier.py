@@ -27,7 +27,7 @@ class TinyBackbone(Backbone):
     """One convolution; with a branch for training if asked for."""
 
     feature_size = 12
-    smallest = 8
+    min_size = 8
 
     def __init__(self, auxiliary=False):
         super().__init__()
@@ -86,3 +86,19 @@ def picture(seed=0, width=50, height=40):
     """A picture of noise in large grains, so that every view of it is another."""
     grains = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(grains).resize((width, height), Image.Resampling.BILINEAR)
+
+
+def saved_run(folder, monkeypatch):
+    """A run folder with a model in it, in a folder."""
+    register(monkeypatch)
+    classifier().save(folder / "run" / "model")
+    return folder / "run"
+
+
+def photo_folders(folder):
+    """A folder per class, two photos in each, in a folder."""
+    for number, label in enumerate(TABLE):
+        (folder / "photos" / label).mkdir(parents=True)
+        for seed in (0, 1):
+            picture(10 * number + seed).save(folder / "photos" / label / f"{seed}.png")
+    return folder / "photos"

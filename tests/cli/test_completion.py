@@ -72,7 +72,7 @@ def test_ways_to_go_on(place, line, expected):
 
 
 @pytest.mark.parametrize(
-    "line", ["finegraph train m", "finegraph graph check m", "finegraph label m", "finegraph demo --out m"]
+    "line", ["finegraph train m", "finegraph graph check m", "finegraph label m", "finegraph demo --output m"]
 )
 def test_no_answer_where_a_file_is_meant(place, line):
     assert words_of(*split_line(line)[1:]) == []

@@ -23,7 +23,7 @@ def test_comparisons_become_numbers_of_the_graph(finegraph, tmp_path, menu):
     outcome = finegraph("graph", "compare", given, "--graph", menu, "-o", tmp_path / "menu2.csv")
     assert outcome.code == 0
     assert "heat: 4 comparisons of 3 fine labels, 1 fine label unknown" in outcome.out
-    assert "told both ways: mapo has more than ramen (2 to 1)" in outcome.out
+    assert "compared both ways: mapo has more than ramen (2 to 1)" in outcome.out
     graph = LabelGraph.read(tmp_path / "menu2.csv")
     assert graph.only(graph.kinds) == LabelGraph.read(menu)
     heat = graph.number("heat")

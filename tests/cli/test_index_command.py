@@ -11,18 +11,12 @@ LABELS = list(tiny.TABLE)
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    tiny.register(monkeypatch)
-    tiny.classifier().save(tmp_path / "run" / "model")
-    return tmp_path / "run"
+    return tiny.saved_run(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def photos(tmp_path):
-    for number, label in enumerate(LABELS):
-        (tmp_path / "photos" / label).mkdir(parents=True)
-        for seed in (0, 1):
-            tiny.picture(10 * number + seed).save(tmp_path / "photos" / label / f"{seed}.png")
-    return tmp_path / "photos"
+    return tiny.photo_folders(tmp_path)
 
 
 def test_the_life_of_an_index(finegraph, run, photos, tmp_path):

@@ -22,7 +22,7 @@ COMMANDS = {
     "data menu": (
         ["data", "menu", "out"],
         "workflows.menu.write_menu",
-        "photos drawn so far are kept; the same command goes",
+        "photos drawn so far are kept; the same command continues",
     ),
     "train": (["train", "photos"], "workflows.train.train_run", "no run was begun; the same command starts again"),
     "evaluate": (["evaluate", "run"], "workflows.evaluate.evaluate_run", "no evaluation was written; the same command"),
@@ -48,7 +48,7 @@ COMMANDS = {
         "no file was written, an earlier one",
     ),
     "demo": (
-        ["demo", "--out", "here"],
+        ["demo", "--output", "here"],
         "workflows.demo.run_demo",
         "so far is in here; finegraph demo starts again in a new",
     ),
@@ -78,8 +78,11 @@ def test_a_study(finegraph, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("finegraph.workflows.study.run_study", stopped)
-    outcome = finegraph("study", study, "--out", tmp_path / "study")
-    assert (outcome.code, outcome.err) == (130, "stopped; the cells that are done are kept; the same command goes on\n")
+    outcome = finegraph("study", study, "--output", tmp_path / "study")
+    assert (outcome.code, outcome.err) == (
+        130,
+        "stopped; the cells that are done are kept; the same command continues\n",
+    )
 
 
 def test_a_run_that_has_begun_is_named(finegraph, tmp_path, monkeypatch):
@@ -94,7 +97,7 @@ def test_a_run_that_has_begun_is_named(finegraph, tmp_path, monkeypatch):
     outcome = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
     assert outcome.code == 130
     go_on = f"finegraph train --run '{run}' --resume"
-    assert outcome.err.endswith(f"stopped; what was computed so far is kept; go on with: {go_on}\n")
+    assert outcome.err.endswith(f"stopped; what was computed so far is kept; continue with: {go_on}\n")
     monkeypatch.undo()
     tiny.register()
     assert finegraph("train", "--run", run, "--resume").code == 0

@@ -128,7 +128,7 @@ def test_an_earlier_state_is_exported_by_the_number_of_its_edit(finegraph, menu_
     assert finegraph("label", "export", f"{store_file}@{number}", tmp_path / "then.csv").code == 0
     assert "kung pao @ B,kung pao,B,pork,plate" in (tmp_path / "then.csv").read_text(encoding="utf-8")
     refused = finegraph("label", "undo", f"{store_file}@{number}", 2)
-    assert (refused.code, "an earlier state can be looked at" in refused.err) == (3, True)
+    assert (refused.code, "an earlier state can be read" in refused.err) == (3, True)
     refused = finegraph("label", "export", f"{store_file}@1", tmp_path / "x.json", "--format", "label-studio")
     assert (refused.code, "written in any other format" in refused.err) == (3, True)
 

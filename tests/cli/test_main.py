@@ -54,7 +54,8 @@ def test_help_lists_commands_and_flags(finegraph, name):
         assert inner in outcome.out
     for parameter in command.params:  # a former name of a flag still works, but nobody should learn it
         hidden = getattr(parameter, "hidden", False)
-        assert (parameter.opts[-1].lower() in outcome.out.lower()) == (not hidden)
+        shown = re.search(re.escape(parameter.opts[-1].lower()) + r"\b", outcome.out.lower())
+        assert (shown is not None) == (not hidden)
 
 
 def test_help_lists_are_not_cut_off(finegraph):

@@ -85,6 +85,9 @@ OTHERWISE = {
     ("graph learn", "max"): "how many cells are printed; Python has them all",
     ("graph suggest", "max"): "how many labels are printed; Python has them all",
     ("data check", "strict"): "the exit code of the command",
+    ("demo", "output"): "`out` in Python, as the flag was called",
+    ("report", "output"): "`out` in Python, as the flag was called",
+    ("study", "output"): "`out` in Python, as the flag was called",
     ("study", "list"): "prints the plan instead of carrying it out",
     ("search", "number"): "`count` in Python and over HTTP, both documented; the short flag is -n",
     ("search", "html"): "writes what was found as a page: `write_search_page`",
@@ -175,4 +178,4 @@ def test_settings_of_training_have_one_name_as_flags_in_toml_and_in_python():
 def test_a_study_says_what_training_says():
     names = {one.name for one in fields(spec.Study)}
     assert names - {one.name for one in fields(TrainSettings)} == STUDY_ONLY
-    assert {flag for flag in flags(LEAVES["study"]) if flag not in ("out", "list")} <= names
+    assert {flag for flag in flags(LEAVES["study"]) if flag not in ("output", "list")} <= names

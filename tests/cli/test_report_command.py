@@ -33,6 +33,12 @@ def test_json(finegraph, tmp_path):
     assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
 
 
+def test_the_former_flag_of_the_output_still_works(finegraph, tmp_path):
+    run = make_run(tmp_path / "one", made_up_graph(), 20)
+    assert finegraph("report", run, "--out", tmp_path / "former.html").code == 0
+    assert (tmp_path / "former.html").is_file()
+
+
 @pytest.mark.deep
 def test_the_former_flag_of_plots_still_works(finegraph, tmp_path, monkeypatch):
     monkeypatch.setattr("finegraph.reports.plots.plot_style.DPI", 40)

@@ -86,7 +86,7 @@ def test_all_faults_of_a_file_are_printed(finegraph, file):
 
 
 def test_photos_that_are_not_there(finegraph, file, tmp_path):
-    result = finegraph("study", file, "--out", tmp_path / "out")
+    result = finegraph("study", file, "--output", tmp_path / "out")
     assert result.code == 3
     assert "placeholder.csv: there is no such file or folder" in result.err
     assert not (tmp_path / "out").exists()
@@ -95,7 +95,7 @@ def test_photos_that_are_not_there(finegraph, file, tmp_path):
 def test_training_that_is_stopped_can_be_gone_on_with(finegraph, file, manifest, tmp_path, monkeypatch):
     text = file.read_text().replace("settings = 4\n", 'tune = "all"\n').replace("seeds = 2", "seeds = 1")
     file.write_text(text.replace('[1, "all"]', "[2]") + "[training]\nepochs = 1\nbatch_size = 8\n")
-    arguments = ("study", file, "--data", manifest, "--graph", manifest.parent / "graph.csv", "--out", tmp_path / "out")
+    arguments = ("study", file, "--data", manifest, "--graph", manifest.parent / "graph.csv", "-o", tmp_path / "out")
     step = StudyDisplay.step
     asked = []
 
@@ -107,7 +107,7 @@ def test_training_that_is_stopped_can_be_gone_on_with(finegraph, file, manifest,
     monkeypatch.setattr(StudyDisplay, "step", ask)
     stopped = finegraph(*arguments)
     assert stopped.code == 130
-    assert "stopped after 0 of 2 cells; the same command goes on" in stopped.out
+    assert "stopped after 0 of 2 cells; the same command continues" in stopped.out
     monkeypatch.setattr(StudyDisplay, "step", step)
     assert finegraph(*arguments).code == 0
 
@@ -116,10 +116,10 @@ def test_a_list_of_another_study_is_refused(finegraph, file, manifest, tmp_path)
     graph = manifest.parent / "graph.csv"
     file.write_text(file.read_text().replace("seeds = 2", "seeds = 1").replace('[1, "all"]', "[1]"))
     out = tmp_path / "out"
-    assert finegraph("study", file, "--data", manifest, "--graph", graph, "--out", out).code == 0
-    assert "2 cells, 2 done" in finegraph("study", file, "--out", out, "--list").out
+    assert finegraph("study", file, "--data", manifest, "--graph", graph, "--output", out).code == 0
+    assert "2 cells, 2 done" in finegraph("study", file, "--output", out, "--list").out
     file.write_text(file.read_text().replace("settings = 4", "settings = 8"))
-    listed = finegraph("study", file, "--out", out, "--list")
+    listed = finegraph("study", file, "--output", out, "--list")
     assert listed.code == 3
     assert "another study was begun in this folder: settings was 4, now 8;" in listed.err
 
@@ -130,16 +130,16 @@ def test_an_interruption_says_how_to_go_on(finegraph, file, manifest, tmp_path, 
 
     monkeypatch.setattr(StudyDisplay, "cell", interrupt)
     graph = manifest.parent / "graph.csv"
-    stopped = finegraph("study", file, "--data", manifest, "--graph", graph, "--out", tmp_path / "out")
+    stopped = finegraph("study", file, "--data", manifest, "--graph", graph, "--output", tmp_path / "out")
     assert stopped.code == 130
-    assert "stopped; the cells that are done are kept; the same command goes on" in stopped.err
+    assert "stopped; the cells that are done are kept; the same command continues" in stopped.err
 
 
 def test_a_bad_photo_comes_with_the_setting_that_leaves_it_out(finegraph, file, manifest, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(manifest.parent, photos)
     (photos / "grey-0.png").write_bytes(b"no photo")
-    arguments = ("--data", photos / manifest.name, "--graph", photos / "graph.csv", "--out", tmp_path / "out")
+    arguments = ("--data", photos / manifest.name, "--graph", photos / "graph.csv", "--output", tmp_path / "out")
     result = finegraph("study", file, *arguments)
     assert result.code == 3
     assert f'on_bad_file = "skip" in {file}' in result.err

@@ -11,9 +11,9 @@ from data_files import photo, save
 from PIL import Image
 
 from finegraph.data import photo_decoding
-from finegraph.data.photo_decoding import BadFiles, decode_photo, read_picture
+from finegraph.data.photo_decoding import decode_photo, read_picture
 from finegraph.data.samples import Box
-from finegraph.errors import InputError, PhotoFileError
+from finegraph.errors import PhotoFileError
 
 TURNS = {
     1: None,
@@ -275,19 +275,6 @@ def test_box_is_cut_and_must_touch_the_photo(tmp_path):
     assert difference(read_picture(path, Box(60, 40, 100, 100)), photo().crop((60, 40, 64, 48))) == 0
     with pytest.raises(PhotoFileError, match="the box 64 0 5 5 has nothing of the photo in it, which has 64 x 48"):
         read_picture(path, Box(64, 0, 5, 5))
-
-
-def test_bad_files_are_noted_once():
-    bad = BadFiles("skip")
-    assert bad.note(PhotoFileError("a.jpg", "broken"))
-    assert bad.note(PhotoFileError("b.jpg", "broken"))
-    assert not bad.note(PhotoFileError("a.jpg", "broken again"))
-    assert [(error.path, error.reason) for error in bad.found] == [("a.jpg", "broken"), ("b.jpg", "broken")]
-    assert len(bad) == 2
-    with pytest.raises(PhotoFileError, match=r"a\.jpg: broken"):
-        BadFiles("error").note(PhotoFileError("a.jpg", "broken"))
-    with pytest.raises(InputError, match="must be 'error' or 'skip', got 'ignore'"):
-        BadFiles("ignore")
 
 
 def test_the_error_survives_the_way_between_processes():

@@ -33,7 +33,7 @@ GRAPH = fg.LabelGraph.from_table(
 class Colours(Backbone):
     """One fixed convolution and a mean."""
 
-    smallest = 16
+    min_size = 16
 
     def __init__(self):
         super().__init__()

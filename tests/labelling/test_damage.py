@@ -222,13 +222,13 @@ def test_suggestions_that_are_damaged_are_made_anew(place, menu):
         store.put_suggestions("name", [Proposal(fine="kung pao @ B", value="mapo tofu", **told)])
         alter(store, "UPDATE suggestions SET value = '[7'")
         with pytest.raises(
-            DamagedStoreError, match=r"suggestion 1 is not as it was written.*made anew at the next start"
+            DamagedStoreError, match=r"suggestion 1 is not as it was written.*made again at the next start"
         ):
             store.suggestions()
         store.check()
     store, notes = open_store(place)
     with store:
-        assert notes == ("the suggestions in the store were damaged; those that can be made now are made anew",)
+        assert notes == ("the suggestions in the store were damaged; those that can be made now are made again",)
         assert store.suggestions().total == 0
         assert not store.make_anew()
 

@@ -226,7 +226,7 @@ def test_what_is_no_store_is_refused(tmp_path):
         LabelStore.create("sqlite:///:memory:")
     with pytest.raises(LabelStoreError, match="SQLite or PostgreSQL, got 'mysql'"):
         LabelStore.open("mysql://x/y")
-    with pytest.raises(LabelStoreError, match="is no database URL"):
+    with pytest.raises(LabelStoreError, match="is not a database URL"):
         LabelStore.open("://")
 
 

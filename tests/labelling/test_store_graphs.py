@@ -245,7 +245,7 @@ WEIGHTED = '{"from_name": "k", "value": {"choices": ["x", "y"]}, "meta": {"form"
         ('[{"data": {"fine": "a"}, "annotations": ["x"]}]', "expected 'annotations' to be a list of objects"),
         ('[{"data": {"fine": "a"}, "annotations": [{"result": 5}]}]', "expected 'result' to be a list of objects"),
         (answered('{"value": {"choices": ["x"]}}'), "the name of its control in 'from_name', got None"),
-        (answered('{"from_name": "k", "value": {"choices": [1]}}'), "a result of 'k' is no list of choices"),
+        (answered('{"from_name": "k", "value": {"choices": [1]}}'), "a result of 'k' is not a list of choices"),
         (answered('{"from_name": "k", "value": {"choices": []}, "meta": [1]}'), "expected 'meta' of a result of 'k'"),
         (answered(WEIGHTED % "[1]"), "expected 'weights' of 'k' to be a list with one for each of"),
         (answered(WEIGHTED % "null"), "expected 'weights' of 'k' to be a list"),
@@ -255,7 +255,7 @@ WEIGHTED = '{"from_name": "k", "value": {"choices": ["x", "y"]}, "meta": {"form"
             '[{"data": {"fine": "a", "finegraph": [{"name": "k"}]}}]',
             "expected each kind in 'finegraph' to have a 'name'",
         ),
-        ('[{"data": {"fine": "a", "settled": [[]]}}]', "'settled' is no list of kinds"),
+        ('[{"data": {"fine": "a", "settled": [[]]}}]', "'settled' is not a list of kinds"),
         ('[{"data": {"photo": "1.jpg", "label": 5}}]', "expected 'label' to be the class of the photo, got '5'"),
     ],
 )

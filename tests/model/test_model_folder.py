@@ -503,7 +503,7 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
 
 def test_without_locks_age_decides(saved, monkeypatch):
     model, folder = saved
-    monkeypatch.setattr(folder_swap, "fcntl", None)
+    monkeypatch.setattr("finegraph.files.system_lock.fcntl", None)
     old, new = (folder.with_name(f".model.{digit * 16}.saving") for digit in "01")
     for path in (old, new):
         path.mkdir()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from finegraph.reports.page.label_link import label_link
+from finegraph.reports.report_page import label_link
 from finegraph.reports.run_results import read_run
 from reports.made_up_runs import made_up_graph, make_run
 

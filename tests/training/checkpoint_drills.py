@@ -174,7 +174,7 @@ def kill_drill(path, kills, seed):
     found = Counter()
     acknowledged = best = 0
     for number in range(kills):
-        last = run.checkpoint_folder().last()
+        last = CheckpointFolder(run.checkpoints).last()
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -201,7 +201,7 @@ def crash_points_drill(path):
         shutil.rmtree(path, ignore_errors=True)
         run = RunFolder.create(path)
         for step in (1, 2, 3):
-            save(run.checkpoint_folder(), step)
+            save(CheckpointFolder(run.checkpoints), step)
         child = os.fork()
         if child == 0:
             _save_and_die(run, point)
@@ -217,7 +217,7 @@ def crash_points_drill(path):
 def _save_for_ever(run, step, writer):
     try:
         with run.lock():
-            folder = run.checkpoint_folder()
+            folder = CheckpointFolder(run.checkpoints)
             REAL_WRITE(writer, b"begun\n")
             while True:
                 save(folder, step)
@@ -236,7 +236,7 @@ def _save_and_die(run, point):
     code = 1
     try:
         with operations(before):
-            save(run.checkpoint_folder(), 4)
+            save(CheckpointFolder(run.checkpoints), 4)
         code = 0
     finally:
         os._exit(code)
@@ -244,7 +244,7 @@ def _save_and_die(run, point):
 
 def _check_after_kill(run, acknowledged, best, found):
     """What must be there after a kill, and what must not be there after the next start."""
-    folder = run.checkpoint_folder()
+    folder = CheckpointFolder(run.checkpoints)
     found["left half done"] += run.checkpoints.exists() and bool(_strays(run.checkpoints))
     checkpoint = folder.last()
     step = checkpoint.step if checkpoint else 0

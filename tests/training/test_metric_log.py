@@ -16,7 +16,6 @@ import pytest
 from finegraph.errors import InputError, MissingExtraError, RunFolderError, UnknownNameError
 from finegraph.files.line_file import Line, cut_lines
 from finegraph.training.records.metric_log import MetricLog
-from finegraph.training.records.metric_table import read_metrics
 from finegraph.training.records.run_folder import RunFolder
 
 
@@ -77,19 +76,6 @@ def test_what_is_written(run):
     assert run.metrics_file.read_text() == (
         f"epoch,step,time,train_loss,rate,val_top1\n1,2,{time},0.30000000000000004,-1e-300,\n2,4,{time},3,,-inf\n"
     )
-
-
-def test_the_table_reads_back_as_numbers(run):
-    with MetricLog(run) as log:
-        log.epoch({"epoch": 1, "step": 2, "train_loss": 0.1 + 0.2, "val_top1": None})
-        log.epoch({"epoch": 2, "step": 4, "val_top1": -math.inf, "train_loss": 3})
-    assert read_metrics(run.metrics_file) == [
-        {"epoch": 1, "step": 2, "train_loss": 0.1 + 0.2},
-        {"epoch": 2, "step": 4, "train_loss": 3, "val_top1": -math.inf},
-    ]
-    run.metrics_file.write_text(run.metrics_file.read_text().replace("-inf", "much"))
-    with pytest.raises(RunFolderError, match=r"metrics.csv: expected a number, got 'much'; restore the file"):
-        read_metrics(run.metrics_file)
 
 
 @pytest.mark.parametrize("seed", range(8))

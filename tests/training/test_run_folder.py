@@ -224,9 +224,9 @@ def test_one_process_cannot_lock_twice(tmp_path):
             assert other.stdout.read() == ""
         assert other.returncode == 1
     lock = run.lock()
-    lock.release()
+    lock.close()
     with run.lock():
-        lock.release()  # a second time: does not touch the lock of the other
+        lock.close()  # a second time: does not touch the lock of the other
         assert (run.path / ".lock").exists()
 
 
@@ -276,12 +276,6 @@ def test_a_folder_that_cannot_be_locked(tmp_path):
         pytest.raises(RunFolderError, match="cannot be locked for training: Read-only file system"),
     ):
         run.lock()
-
-
-def test_the_checkpoints_of_a_run(tmp_path):
-    folder = new_run(tmp_path).checkpoint_folder(keep=2)
-    assert folder.path == tmp_path / "runs" / "menu" / "checkpoints"
-    assert folder.keep == 2
 
 
 def test_a_run_of_which_something_came_is_never_forgotten(tmp_path):

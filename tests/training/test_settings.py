@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read(tmp_path):
     file = tmp_path / "settings.toml"
     for text in (b"lr 3", b"name = '\xff'"):
         file.write_bytes(text)
-        with pytest.raises(SettingsError, match=r"settings.toml: this is no TOML: "):
+        with pytest.raises(SettingsError, match=r"settings.toml: this is not TOML: "):
             read_settings(file)
 
 

@@ -31,7 +31,7 @@ COLOURS = {"red": (200, 40, 40), "blue": (40, 40, 200), "grey": (120, 120, 120)}
 class Tiny(Backbone):
     """Two convolutions with normalisation between them, and dropout, which makes chance matter."""
 
-    smallest = 16
+    min_size = 16
 
     def __init__(self, dropout: float | None = None, auxiliary: bool = False) -> None:
         super().__init__()

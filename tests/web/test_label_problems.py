@@ -49,7 +49,7 @@ def test_a_full_disk_is_not_busy(session):
         kind, status, detail = told(full)
         assert (kind, status) == ("no-room", 507)
         assert re.match(
-            r"the disk is full, [\d,]+ bytes are left; up to 8,388,608 are needed to go on; nothing", detail
+            r"the disk is full, [\d,]+ bytes are left; up to 8,388,608 are needed to continue; nothing", detail
         )
         assert str(session.store.place) not in full.text
         version = client.get("/api/start").json()["version"]

@@ -71,7 +71,7 @@ def test_foreign_hosts_are_refused_also_for_reading(host):
 def test_a_host_that_is_more_than_a_name_and_a_port_is_refused(host):
     response = client_of().get("/page", headers={"host": host})
     assert (response.status_code, response.json()["type"]) == (400, "urn:finegraph:problem:bad-request")
-    assert "is no name or address with a port" in response.json()["detail"]
+    assert "is not a name or address with a port" in response.json()["detail"]
 
 
 def test_a_public_server_is_reached_by_addresses_but_not_by_foreign_names():

@@ -333,7 +333,7 @@ def test_few_bytes_with_very_many_pixels_are_no_photo():
     bomb = png(4_000, 4_000, level=9)
 
     async def work(pool):
-        with pytest.raises(PhotoFileError, match=rf"a file of {len(bomb)} bytes with 16000000 pixels is no photo"):
+        with pytest.raises(PhotoFileError, match=rf"a file of {len(bomb)} bytes with 16000000 pixels is not a photo"):
             await pool.decode(bomb, "bomb.png", VIEWS)
         return pool._large.inside
 

@@ -20,7 +20,7 @@ def prediction(sure, best=("mapo tofu @ Lei Garden", 0.832)):
         (
             Statement("restaurant", "Lei Garden", 1.0, 9),
             {"restaurant": "Lei Garden"},
-            "Mapo tofu at Lei Garden, 83 %; nothing beyond what you said is sure",
+            "Mapo tofu at Lei Garden, 83 %; nothing beyond what you entered is sure",
         ),
         (
             Statement("price", "9 to 12 EUR", 0.96, 5, 9.0, 12.0),
@@ -61,9 +61,9 @@ def test_sentences(sure, given, words):
         ({"ingredient: nut": {"no"}}, "it is without nut"),
         ({"spicy": True}, "spicy: yes"),
         ({"spicy": {"yes"}}, "spicy: yes"),
-        ({"product": {"Pear", "Plum"}}, "what you said is true"),
-        ({"product": {"Pear": 0.9}}, "what you said is true"),
-        ({"product": "Pear", "spicy": True}, "what you said is true"),
+        ({"product": {"Pear", "Plum"}}, "what you entered is true"),
+        ({"product": {"Pear": 0.9}}, "what you entered is true"),
+        ({"product": "Pear", "spicy": True}, "what you entered is true"),
     ],
 )
 def test_what_contradicts_the_photo_is_never_sure(given, condition):
@@ -81,7 +81,8 @@ def test_what_contradicts_the_photo_is_never_sure(given, condition):
     words = answer_words(found, given)
     assert words == f"If {condition}, then Anjou, 99 %; but the photo alone gave that 1 in 4,000"
     assert (
-        answer_words(found, {"fine": "Anjou"}) == "Anjou, 99 %, as you said; but the photo alone gave that 1 in 4,000"
+        answer_words(found, {"fine": "Anjou"})
+        == "Anjou, 99 %, as you entered; but the photo alone gave that 1 in 4,000"
     )
 
 

@@ -33,12 +33,12 @@ REFUSED = {
     "a folded field": (
         b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n b\r\n\r\n",
         400,
-        "goes on in the next line",
+        "continues in the next line",
     ),
     "a folded field, by a tab": (
         b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n\tb\r\n\r\n",
         400,
-        "goes on in the next line",
+        "continues in the next line",
     ),
     "a large head": (LIVE[:-2] + b"X: " + b"a" * MAX_HEAD + b"\r\n\r\n", 431, "more than 32 kB"),
     "a large head of many fields": (LIVE[:-2] + b"X: abc\r\n" * (MAX_HEAD // 8) + b"\r\n", 431, "more than 32 kB"),
@@ -46,7 +46,7 @@ REFUSED = {
     "a user in the host": (
         b"GET /health/live HTTP/1.1\r\nHost: user@127.0.0.1\r\n\r\n",
         400,
-        "is no name or address with a port",
+        "is not a name or address with a port",
     ),
 }
 

@@ -98,7 +98,7 @@ def test_it_is_printed_with_what_to_do_next(demo, monkeypatch, capsys, tmp_path)
         "finegraph serve runs/demo-2/bip",
     ):
         assert words in out
-    assert run(["demo", "--json", "--out", "here"]) == 0
+    assert run(["demo", "--json", "--output", "here"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["folder"] == "here"
     assert {"top1", "top5", "nll", "kinds"} == set(document["comparisons"][0]["heads"]["bipartite"])

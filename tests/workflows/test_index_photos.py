@@ -21,21 +21,12 @@ LABELS = list(tiny.TABLE)
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A run folder with a model in it."""
-    tiny.register(monkeypatch)
-    tiny.classifier().save(tmp_path / "run" / "model")
-    return tmp_path / "run"
+    return tiny.saved_run(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def photos(tmp_path):
-    """A folder per class, two photos in each."""
-    for number, label in enumerate(LABELS):
-        folder = tmp_path / "photos" / label
-        folder.mkdir(parents=True)
-        for seed in (0, 1):
-            tiny.picture(10 * number + seed).save(folder / f"{seed}.png")
-    return tmp_path / "photos"
+    return tiny.photo_folders(tmp_path)
 
 
 def contents(folder):

@@ -130,7 +130,7 @@ def test_photos_are_found_by_the_features_of_all_networks(fitted, manifest, tmp_
     ("network", "error", "text"),
     [
         ("tiny+smaller", UnknownNameError, r"unknown network 'smaller' in 'tiny\+smaller'"),
-        ("tiny+larger+tiny", InputError, "tiny is there twice"),
+        ("tiny+larger+tiny", InputError, "tiny is listed twice"),
         ("tiny+timm:resnet18", InputError, "networks of timm cannot be joined"),
     ],
 )

@@ -108,7 +108,7 @@ def test_files_that_are_none(tmp_path):
         read_study(tmp_path / "gone.toml")
     file = tmp_path / "bad.toml"
     file.write_text("data = ")
-    with pytest.raises(SettingsError, match="this is no TOML"):
+    with pytest.raises(SettingsError, match="this is not TOML"):
         read_study(file)
     file.write_text('data = "placeholder"\n')
     assert read_study(file, data="photos").data == "photos"

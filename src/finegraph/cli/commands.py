@@ -53,7 +53,7 @@ class Group(TyperGroup):
 
 
 class DefaultGroup(Group):
-    """A group with a default command, which is used if the first word is no command.
+    """A group with a default command, which is used if the first word is not a command.
 
     A file or folder that is called like one of the commands is named by its path, `./add`.
     """

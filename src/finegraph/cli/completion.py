@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from finegraph.cli.commands import DefaultGroup, choices_of, value_name
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import print_json
 
 ASKED = "_FINEGRAPH_COMPLETE"
@@ -65,7 +66,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell to complete in.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print a script that lets a shell complete commands.
 

@@ -11,8 +11,9 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
-from finegraph.cli.failures import AGAIN, GOES_ON, interruptible
+from finegraph.cli.failures import AGAIN, CONTINUES, interruptible
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
 from finegraph.errors import InputError
 
@@ -49,7 +50,7 @@ def check(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many threads decode photos.")] = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find bad photos, duplicates and wrong labels.
 
@@ -86,16 +87,16 @@ def menu(
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Draw the synthetic menu: photos of invented dishes.
 
     Writes photos, a manifest (images.csv) and a label graph (graph.csv). If it is interrupted, the same
-    command goes on.
+    command continues.
     """
     from finegraph.workflows.menu import write_menu
 
-    with interruptible(f"the photos drawn so far are kept; {GOES_ON}"), progress("photos") as advance:
+    with interruptible(f"the photos drawn so far are kept; {CONTINUES}"), progress("photos") as advance:
         result = write_menu(out, size, seed=seed, numbers=numbers, workers=workers, progress=advance)
     if as_json:
         print_json(result)

@@ -9,6 +9,7 @@ import typer
 
 from finegraph.cli.failures import interruptible
 from finegraph.cli.next_commands import missing_pages, opener, own_command, print_next
+from finegraph.cli.shared_options import FormerOutput, Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -22,10 +23,17 @@ WHAT = {"test": "controlled: the same kitchens on other days", "wild": "wild: ot
 
 
 def demo(
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A new folder for it all; by default runs/demo, or the next free name.")
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="A new folder for it all; by default runs/demo, or the next free name.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    out: FormerOutput = None,
+    as_json: Json = False,
 ) -> None:
     """Show the whole workflow in a few minutes, offline.
 
@@ -35,7 +43,7 @@ def demo(
     from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.demo import run_demo
 
-    folder = _new_folder() if out is None else out
+    folder = output or out or _new_folder()
     kept = f"what was drawn and trained so far is in {folder}; finegraph demo starts again in a new folder"
     with interruptible(kept), TrainingDisplay(quiet=True) as display:
         result = run_demo(folder, display)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import BadFile, Json, Run, Workers
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MAX_KINDS = 20
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    run: Run,
     data: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="The photos; by default those that the run was trained with.")
     ] = None,
@@ -71,11 +71,9 @@ def evaluate(
         ),
     ] = True,
     name: Annotated[str | None, typer.Option(help="The name of the evaluation.")] = None,
-    on_bad_file: Annotated[
-        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
-    ] = "error",
-    workers: Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    on_bad_file: BadFile = "error",
+    workers: Workers = None,
+    as_json: Json = False,
 ) -> None:
     """Evaluate a trained model on photos.
 
@@ -208,7 +206,7 @@ def _print_sure(out: Console, result: EvaluationResult) -> None:
 
 
 def _print_numbers(out: Console, result: EvaluationResult) -> None:
-    """How well numbers and ordered kinds are told."""
+    """How well numbers and ordered kinds are predicted."""
     from finegraph.model.answering.predictions import in_digits
 
     rows = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
+from finegraph.cli.shared_options import Json, Run
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    run: Run,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: .onnx, or .pt2 for torch.export.")
     ],
@@ -25,11 +26,11 @@ def export(
         list[Path] | None,
         typer.Option(
             metavar="PHOTOS",
-            help="Photos, or folders of photos, to compare the file with the model on; repeat it for more. By default "
+            help="Photos, or folders of photos, to compare the file with the model on; repeatable. By default "
             "some of those that the run was trained with.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a model as one file that runs without finegraph.
 

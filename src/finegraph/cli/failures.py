@@ -22,7 +22,7 @@ from finegraph.errors import PhotoFileError, near_paths
 
 SKIP = "--on-bad-file skip"
 AGAIN = "the same command starts again"
-GOES_ON = "the same command goes on"
+CONTINUES = "the same command continues"
 
 
 def print_failure(error: BaseException, debug: bool, *, skips_bad_files: bool = False) -> None:

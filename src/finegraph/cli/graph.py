@@ -11,6 +11,7 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import (
     NARROW,
     WIDE,
@@ -43,7 +44,6 @@ Graph = Annotated[
 ]
 MAX_PRINTED = 50
 """How many findings are printed on a terminal."""
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 @graph_app.command(cls=Command)
@@ -74,7 +74,7 @@ def show(
         Path | None, typer.Option(metavar="OUT", help="Draw the graph and write the picture to this file.")
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Show this kind or group only; may be given several times.")
+        list[str] | None, typer.Option(metavar="NAME", help="Show this kind or group only; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:

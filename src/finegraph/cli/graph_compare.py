@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.graph import Json
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def compare(
     """Turn comparisons ("A is hotter than B") into numbers.
 
     Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. In an ordered kind, fine
-    labels without a label get one. Pairs that were told both ways, circles, what contradicts values and labels of the
-    graph, and groups that no comparison links are reported.
+    labels without a label get one. Pairs that were compared both ways, circles, what contradicts values and labels of
+    the graph, and groups that no comparison links are reported.
     """
     from finegraph.workflows.graph_comparisons import compare_labels
 

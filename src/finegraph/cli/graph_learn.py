@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.graph import Json
 from finegraph.cli.next_commands import print_next
+from finegraph.cli.shared_options import Json, Run
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 
 def learn(
-    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    model: Run,
     graph: Annotated[
         str | None, typer.Option("--graph", "-g", metavar="GRAPH", help="Learn this graph rather than the model's own.")
     ] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Learn this kind only; may be given several times.")
-    ] = None,
+    kind: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Learn this kind only; repeatable.")] = None,
     accept: Annotated[
         str | None,
         typer.Option(metavar="ODDS|CSV", help="Accept cells with such odds (40: 40 to 1), or those marked in a file."),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.graph import Json
 from finegraph.cli.next_commands import print_next
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def suggest(
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Accept a suggestion by number or name, or all; may be given several times."),
+        typer.Option(metavar="NAME", help="Accept a suggestion by number or name, or all; repeatable."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The graph file to write with what is accepted."),
     ] = None,
     risk: Annotated[float, typer.Option(help="How often a sure answer may be wrong.")] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws that say how stable groups are.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the resampling that measures stability.")] = 0,
     shown: Annotated[int, typer.Option("--max", min=1, help="How many labels of each suggestion to print.")] = 5,
     as_json: Json = False,
 ) -> None:

@@ -14,8 +14,9 @@ import typer
 
 from finegraph.cli import exit_codes
 from finegraph.cli.commands import Command, DefaultGroup
-from finegraph.cli.failures import GOES_ON, interruptible
+from finegraph.cli.failures import CONTINUES, interruptible
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import BadFile, Json, MovedModel, Run, Workers
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
@@ -23,16 +24,13 @@ if TYPE_CHECKING:
     from finegraph.workflows.indexing.index_upkeep import IndexFacts
 
 MAKE = "make"
-_KEPT = f"the photos that are in the index are kept; {GOES_ON}"
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+_KEPT = f"the photos that are in the index are kept; {CONTINUES}"
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder.")]
 Photos = Annotated[
     list[str],
     typer.Argument(metavar="PHOTOS", help="Photos, folders of photos, a folder per class, or sources of data."),
 ]
 Split = Annotated[str | None, typer.Option(help="Only the photos of this split; by default all.")]
-BadFile = Annotated[str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")]
 
 
 class _MakeByDefault(DefaultGroup):
@@ -51,7 +49,7 @@ index_app = typer.Typer(
 
 @index_app.command(MAKE, cls=Command)
 def make(
-    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    model: Run,
     photos: Photos,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="INDEX", help="The folder of the new index.")],
     exact: Annotated[bool, typer.Option("--exact", help="Compare all photos, however many there are.")] = False,
@@ -110,9 +108,7 @@ def make(
 def add(
     index: IndexFolder,
     photos: Photos,
-    model: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The model that made the index, if it was moved.")
-    ] = None,
+    model: MovedModel = None,
     split: Split = None,
     on_bad_file: BadFile = "error",
     workers: Workers = None,
@@ -236,7 +232,7 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
         print_json({**asdict(facts), "way": facts.method})  # `way` is the former name
         return
     out = console()
-    state = "" if facts.complete else "; making it was interrupted: give the same command again to go on"
+    state = "" if facts.complete else "; making it was interrupted: give the same command again to continue"
     rows = [
         ("photos", f"{facts.photos:,}, {facts.labelled:,} with a fine label{state}"),
         ("model", f"{facts.model} ({facts.network}, fingerprint {facts.fingerprint[:12]})"),

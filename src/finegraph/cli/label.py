@@ -17,6 +17,7 @@ from finegraph.cli.commands import Command, DefaultGroup
 from finegraph.cli.exit_codes import UsageError
 from finegraph.cli.label_commands import Database, Graph, say
 from finegraph.cli.progress import progress
+from finegraph.cli.shared_options import AllowHost, Host, JsonAddress, Port, Token
 from finegraph.cli.terminal import print_json
 
 OPEN = "open"
@@ -61,16 +62,11 @@ def open_page(
         Path | None, typer.Option(metavar="RUN", help="A run or model folder that makes suggestions; needs --data.")
     ] = None,
     database: Database = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 8377,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="FINEGRAPH_TOKEN", help="Required from every visitor; needed beyond this machine."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON document.")] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8377,
+    token: Token = None,
+    allow_host: AllowHost = None,
+    as_json: JsonAddress = False,
 ) -> None:
     """Open the page; the word open may be left out.
 

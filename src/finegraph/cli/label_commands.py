@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ Database = Annotated[
 ]
 Kind = Annotated[str | None, typer.Option(help="Only this kind.")]
 Person = Annotated[str | None, typer.Option(help="The person who edits; by default the user of this machine.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def import_command(

@@ -9,18 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
+from finegraph.cli.shared_options import BadFile, Json, Run
 from finegraph.cli.terminal import console, print_json, print_left_out
 from finegraph.errors import InputError
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    model: Run,
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTO", help="Photos, or folders of photos.")],
     given: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND=LABEL",
-            help="Evidence, such as restaurant=B; repeat it for more kinds. The same kind again: one of these labels.",
+            help="Evidence, such as restaurant=B; repeatable. The same kind again: one of these labels.",
         ),
     ] = None,
     views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
@@ -29,9 +30,7 @@ def predict(
     questions: Annotated[
         int, typer.Option(min=0, help="How many questions to offer that would help most; 0 for none.")
     ] = 3,
-    on_bad_file: Annotated[
-        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
-    ] = "error",
+    on_bad_file: BadFile = "error",
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +38,7 @@ def predict(
             help="Write a table too: labels, kinds, and of numbers the mean and quantiles. - prints it alone.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Predict the labels of photos.
 

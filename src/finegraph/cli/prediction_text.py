@@ -30,7 +30,7 @@ _SHOWN = 0.01
 _PERHAPS = 0.1
 """A yes-or-no label of a group with a probability below this is left out."""
 _WEAK = 0.05
-"""A part of an explanation with log odds below this is no reason."""
+"""A part of an explanation with log odds below this is not a reason."""
 _MAX_IN_LINE = 4
 
 

@@ -58,8 +58,8 @@ def wait_for_first(error: BaseException) -> None:
     """In one of several processes that failed, let the one that knows best say why.
 
     The launcher ends all processes as soon as one has ended. So a fault that all of them see, such as a wrong setting,
-    is told by the first, and the others are gone before they would tell it too. A fault of another process makes the
-    rest fail because that one is gone; they wait longer than it does.
+    is reported by the first, and the others are gone before they would report it too. A fault of another process makes
+    the rest fail because that one is gone; they wait longer than it does.
 
     Args:
         error: why the command failed.
@@ -71,7 +71,7 @@ def wait_for_first(error: BaseException) -> None:
 
 
 def keep_memory() -> bool:
-    """Let the C library keep large blocks of memory rather than return them; returns whether it was told to.
+    """Let the C library keep large blocks of memory rather than return them; returns whether that was set.
 
     Only glibc is asked, and only if the environment says nothing of memory.
     """

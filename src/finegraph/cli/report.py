@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
+from finegraph.cli.shared_options import FormerOutput, Json
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ def report(
         list[Path],
         typer.Argument(metavar="RUN", help="Run folders with an evaluation, or study folders; several are compared."),
     ],
-    out: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="The page; by default report.html in the first folder."),
+        typer.Option("--output", "-o", metavar="FILE", help="The page; by default report.html in the first folder."),
     ] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write plots there too, each as SVG and PNG.")
@@ -31,8 +32,9 @@ def report(
         str | None, typer.Option(metavar="NAME", help="The evaluation of each run to show; by default test.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
+    out: FormerOutput = None,
     figures: Annotated[Path | None, typer.Option(hidden=True, help="The former name of --plots.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write an HTML report of runs and studies.
 
@@ -42,7 +44,7 @@ def report(
     from finegraph.workflows.report import write_report
 
     with interruptible(f"no page was written, an earlier one is as it was; {AGAIN}"):
-        written = write_report(runs, out, evaluation=evaluation, plots=plots or figures, title=title)
+        written = write_report(runs, output or out, evaluation=evaluation, plots=plots or figures, title=title)
     if as_json:
         print_json({**asdict(written), "figures": written.plots})  # `figures` is the former name
     else:

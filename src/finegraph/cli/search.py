@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.shared_options import Json, MovedModel
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -56,13 +57,11 @@ def search(
         typer.Option(metavar="NAME", help="Sort what is found by a number or ordered kind; -NAME: falling."),
     ] = None,
     others_only: Annotated[bool, typer.Option("--others-only", help="Leave out copies of the photo itself.")] = False,
-    model: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The model that made the index, if it was moved.")
-    ] = None,
+    model: MovedModel = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with small pictures to this file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find photos similar to a photo or a label."""
     from finegraph.workflows.search import search_index

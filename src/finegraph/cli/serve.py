@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import typer
 
 from finegraph.cli.process import usable_cores
+from finegraph.cli.shared_options import AllowHost, Host, JsonAddress, Port, Run, Token
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _BLOCKS = {(False, False): " ", (True, False): "▀", (False, True): "▄", (Tru
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")],
+    model: Run,
     index: Annotated[
         Path | None, typer.Option(metavar="INDEX", help="An index folder of the same model, to search in.")
     ] = None,
@@ -44,15 +45,10 @@ def serve(
     teach: Annotated[
         bool, typer.Option("--teach", help="Let people correct answers; lessons are kept in the model folder.")
     ] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="FINEGRAPH_TOKEN", help="Required with every request; needed on a public address."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token: Token = None,
+    allow_host: AllowHost = None,
     queue: Annotated[int, typer.Option(min=1, help="How many photos may be in the server at once.")] = 64,
     per_client: Annotated[
         int | None,
@@ -76,7 +72,7 @@ def serve(
             metavar="float32|bfloat16|int8", help="The last layer's weights; int8 takes a quarter of the memory."
         ),
     ] = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON document.")] = False,
+    as_json: JsonAddress = False,
 ) -> None:
     """Serve a model: a page to drop photos on, and an HTTP API.
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
-from finegraph.cli.failures import GOES_ON, interruptible
+from finegraph.cli.failures import CONTINUES, interruptible
 from finegraph.cli.progress import Progress, progress
+from finegraph.cli.shared_options import FormerOutput, Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import DataError, PhotoFileError
 
@@ -30,12 +31,16 @@ def study(
     file: Annotated[
         Path, typer.Argument(metavar="STUDY.toml", help="What to compare; see studies/ and docs/study.md.")
     ],
-    out: Annotated[
+    output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="The folder for results; by default a folder in runs/ named after the file."
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="The folder for results; by default a folder in runs/ named after the file.",
         ),
     ] = None,
+    out: FormerOutput = None,
     data: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="The photos, in place of those that the file names.")
     ] = None,
@@ -43,7 +48,7 @@ def study(
         Path | None, typer.Option(metavar="FILE", help="The graph file, in place of the one that the file names.")
     ] = None,
     list_cells: Annotated[bool, typer.Option("--list", help="List the cells and which are done; run nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare heads over kinds, amounts of photos and seeds.
 
@@ -52,14 +57,14 @@ def study(
     from finegraph.workflows.studies.spec import read_study
 
     read = read_study(file, data=data, graph=None if graph is None else str(graph))
-    folder = out if out is not None else Path("runs") / f"study-{file.stem}"
+    folder = output or out or Path("runs") / f"study-{file.stem}"
     if list_cells:
         _list(read, folder, as_json)
         return
     from finegraph.workflows.study import run_study
 
     try:
-        with interruptible(f"the cells that are done are kept; {GOES_ON}"), StudyDisplay(quiet=as_json) as display:
+        with interruptible(f"the cells that are done are kept; {CONTINUES}"), StudyDisplay(quiet=as_json) as display:
             outcome = run_study(read, folder, display)
     except PhotoFileError as error:
         raise DataError(
@@ -106,7 +111,7 @@ def _settings(read: Study) -> str:
 def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
     """The study for people."""
     if outcome.summary is None:
-        out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command goes on")
+        out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command continues")
         return
     from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
 

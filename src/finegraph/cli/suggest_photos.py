@@ -11,6 +11,7 @@ import typer
 
 from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.next_commands import own_command, print_next
+from finegraph.cli.shared_options import BadFile, Json, Run
 from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def suggest_photos(
-    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    model: Run,
     photos: Annotated[list[Path], typer.Argument(metavar="PHOTO", help="Unlabelled photos, or folders of them.")],
     number: Annotated[int, typer.Option("--count", min=1, help="How many to suggest.")] = 20,
     output: Annotated[
@@ -29,10 +30,8 @@ def suggest_photos(
         bool, typer.Option("--label", help="Open them on a page, to label one after the other; each is learnt at once.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of that page; 0 for any free one.")] = 8000,
-    on_bad_file: Annotated[
-        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
-    ] = "error",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    on_bad_file: BadFile = "error",
+    as_json: Json = False,
 ) -> None:
     """Say which unlabelled photos to label next.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from finegraph.cli.exit_codes import UsageError
-from finegraph.cli.failures import GOES_ON, interruptible
+from finegraph.cli.failures import CONTINUES, interruptible
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import UnknownNameError
 
@@ -95,7 +95,7 @@ def _teach_rows(model: Path, rows: Path, person: str, *, as_json: bool) -> None:
     from finegraph.cli.progress import progress
     from finegraph.workflows.teach import teach_list
 
-    with interruptible(f"each photo that was taught is kept; {GOES_ON}"), progress("photos") as shown:
+    with interruptible(f"each photo that was taught is kept; {CONTINUES}"), progress("photos") as shown:
         result = teach_list(model, rows, person=person, progress=shown)
     if as_json:
         print_json(result.to_dict())

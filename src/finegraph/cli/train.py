@@ -58,7 +58,7 @@ def _train(
 
     The quick way, `--tune head`, computes what the pretrained network sees in each photo once and fits the last layer:
     minutes on a laptop. `--tune all` trains the whole network. Settings come from a TOML file, then from flags; what is
-    in neither comes from the recipe. Ctrl-C saves and stops; `--resume` goes on.
+    in neither comes from the recipe. Ctrl-C saves and stops; `--resume` continues.
     """
     values = with_current_names({name: value for name, value in given.items() if value not in (None, [])})
     if source is not None:
@@ -97,7 +97,7 @@ def _kept(run: str | None) -> str:
     """What an interrupted training leaves."""
     if run is None:
         return f"no run was begun; {AGAIN}"
-    return f"what was computed so far is kept; go on with: finegraph train --run {quote(run)} --resume"
+    return f"what was computed so far is kept; continue with: finegraph train --run {quote(run)} --resume"
 
 
 def _use_threads(threads: int | None) -> None:
@@ -190,7 +190,7 @@ def _command() -> Callable[..., None]:
             "resume",
             only,
             default=False,
-            annotation=Annotated[bool, typer.Option("--resume", help="Go on with the run of --run where it stopped.")],
+            annotation=Annotated[bool, typer.Option("--resume", help="Continue the run of --run where it stopped.")],
         ),
         inspect.Parameter(
             "report",

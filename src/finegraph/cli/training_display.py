@@ -161,7 +161,7 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
     """
     out = console()
     if not result.finished:
-        out.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
+        out.print(f"stopped and saved; continue with: finegraph train --run {printable(quote(result.run))} --resume")
         return
     if result.metrics:
         rows = [

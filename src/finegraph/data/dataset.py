@@ -95,18 +95,12 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         self.view, self.seed, self.on_bad_file, self.max_pixels = view, seed, on_bad_file, max_pixels
         self.fine, self.kinds = training_targets(samples, graph)
         self._pictures = _Pictures(keep_pictures)
-        # In shared memory, so that worker processes which live for several epochs see it change.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the chance of an epoch; call it before each one."""
-        self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Item | PhotoFileError:
-        return self.item(index, int(self._epoch))
+        return self.item(index, 0)
 
     def item(self, index: int, epoch: int) -> Item | PhotoFileError:
         """A sample as it is seen in an epoch."""

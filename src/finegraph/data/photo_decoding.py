@@ -15,13 +15,13 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the last two register their formats
 
 from finegraph.data.samples import Box
-from finegraph.errors import InputError, PhotoFileError, PhotoTooLargeError
+from finegraph.errors import PhotoFileError, PhotoTooLargeError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 """The formats that are tried, the frequent ones first; the last two only if what reads them is installed."""
@@ -302,40 +302,3 @@ def _cut(picture: Image.Image, box: Box, width: int, height: int, path: str | os
             path, f"the box {place} has nothing of the photo in it, which has {width} x {height} pixels"
         )
     return picture.crop((left, top, right, bottom))
-
-
-class BadFiles:
-    """Photos that could not be read, each named once, and what to do about them.
-
-    Args:
-        policy: "error" raises at the first bad file; "skip" remembers it and goes on without it.
-    """
-
-    def __init__(self, policy: Literal["error", "skip"] = "error") -> None:
-        if policy not in ("error", "skip"):
-            raise InputError(f"the policy for bad files must be 'error' or 'skip', got {policy!r}")
-        self.policy = policy
-        self._found: dict[str, PhotoFileError] = {}
-
-    def note(self, error: PhotoFileError) -> bool:
-        """Take note of a bad file.
-
-        Returns:
-            Whether it is new.
-
-        Raises:
-            PhotoFileError: the error itself, when the policy is "error".
-        """
-        if self.policy == "error":
-            raise error
-        new = error.path not in self._found
-        self._found.setdefault(error.path, error)
-        return new
-
-    @property
-    def found(self) -> tuple[PhotoFileError, ...]:
-        """The bad files so far, in the order in which they were met."""
-        return tuple(self._found.values())
-
-    def __len__(self) -> int:
-        return len(self._found)

@@ -113,16 +113,25 @@ def write_new(path: Path, data: bytes) -> None:
     try:
         with synced_file(temporary) as handle:
             write_all(handle, data)
-        try:
-            os.link(temporary, path)  # unlike a renaming, this never replaces a file
-        except OSError as error:
-            if error.errno not in _NO_LINKS or path.exists():
-                raise
-            os.rename(temporary, path)
-        sync_folder(path.parent)
+        place_new(temporary, path)
     finally:
         with contextlib.suppress(OSError):  # what cannot be removed now goes at the next start
             os.unlink(temporary)
+
+
+def place_new(temporary: Path, path: Path) -> None:
+    """Give a file that is on the disk its own name too; the temporary name may remain, and is the caller's to remove.
+
+    Raises:
+        FileExistsError: there is a file of this name; it is not touched.
+    """
+    try:
+        os.link(temporary, path)  # unlike a renaming, this never replaces a file
+    except OSError as error:
+        if error.errno not in _NO_LINKS or path.exists():
+            raise
+        os.rename(temporary, path)
+    sync_folder(path.parent)
 
 
 def write_over(path: Path, data: bytes) -> None:

@@ -8,31 +8,24 @@ messages. If the file system has no locks, the lock counts as held while the pro
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from finegraph.errors import FinegraphError
+from finegraph.files.closing import Closing
 from finegraph.files.durable import reason_of, write_all
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from finegraph.files.system_lock import take_lock
 
 LOCK_FILE = ".lock"
-_IN_USE = (errno.EACCES, errno.EAGAIN)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 # Record locks are the process's, not the handle's: a second lock in one process would be granted.
 _held: dict[tuple[int, int], int] = {}
 
 
-class FolderLock:
-    """The right to write in a folder, until `release` or the end of the process.
+class FolderLock(Closing):
+    """The right to write in a folder, until `close` or the end of the process.
 
     Args:
         folder: the folder.
@@ -59,7 +52,7 @@ class FolderLock:
                 f"{folder}: cannot be locked for {purpose}: {reason_of(refusal)}; the folder must be writable"
             ) from refusal
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Release the lock; does nothing if it was released before, or in a forked copy of the process."""
         if self._process != os.getpid() or self._released:
             return
@@ -69,14 +62,6 @@ class FolderLock:
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
 
     def _take(self) -> tuple[int, tuple[int, int]]:
         while True:
@@ -105,15 +90,11 @@ class FolderLock:
 
     def _lock(self, handle: int) -> None:
         """Take the system's lock, or refuse by what the file says if there are none."""
-        if fcntl is not None:
-            try:
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            if take_lock(handle, "process"):
                 return
-            except OSError as error:
-                if error.errno in _IN_USE:
-                    raise self._in_use(_holder(handle)) from None
-                if error.errno not in _NO_LOCKS:
-                    raise
+        except BlockingIOError:
+            raise self._in_use(_holder(handle)) from None
         holder = _holder(handle)
         if holder and _may_live(holder):
             raise self._in_use(holder)

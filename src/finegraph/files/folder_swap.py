@@ -20,12 +20,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from finegraph.files.durable import sync_folder, synced_file, write_all
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from finegraph.files.durable import sync_folder, synced_file, temporary_in, write_all
+from finegraph.files.system_lock import has_locks, take_lock
 
 LEFT_OVER = 600.0
 """Seconds after which a hidden folder is taken for that of a killed saving, where folders cannot be locked."""
@@ -53,6 +49,20 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
         sync_folder(new)
         _put(new, target)
         sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """A new folder with a temporary name, to be filled and then renamed; the end of the block removes what is left.
+
+    What a killed process leaves is removed by `durable.remove_stale`.
+    """
+    temporary = temporary_in(parent)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # it is gone if all went well
 
 
 def remove_leftovers(target: Path) -> None:
@@ -101,7 +111,7 @@ def _sweep(target: Path) -> None:
 
 def _is_left(folder: Path) -> bool:
     """Whether a hidden folder is stale: no process saves into it."""
-    if fcntl is None:
+    if not has_locks():
         return time.time() - folder.stat(follow_symlinks=False).st_mtime > LEFT_OVER
     try:
         with locked_folder(folder, wait=False):
@@ -117,18 +127,19 @@ def locked_folder(folder: Path, wait: bool = True) -> Iterator[None]:
     Raises:
         BlockingIOError: another process has it, and is not waited for.
     """
-    if fcntl is None:
+    if not has_locks():
         yield
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locked = take_lock(handle, "handle", wait=wait)
         except BlockingIOError:
             raise
-        except OSError:  # a file system without locks
-            if not wait and time.time() - os.fstat(handle).st_mtime <= LEFT_OVER:
-                raise BlockingIOError from None
+        except OSError:  # a file system that locks files only
+            locked = False
+        if not locked and not wait and time.time() - os.fstat(handle).st_mtime <= LEFT_OVER:
+            raise BlockingIOError
         yield
     finally:
         os.close(handle)

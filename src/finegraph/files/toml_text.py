@@ -1,14 +1,33 @@
-"""Settings as TOML text that reads back as the same settings."""
+"""Settings as TOML: files that are read, and text that reads back as the same settings."""
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
-from finegraph.errors import RunFolderError
+from finegraph.errors import FinegraphError, RunFolderError, near_paths
+
+
+def read_toml(path: str | os.PathLike[str], error: type[FinegraphError]) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        FinegraphError: of the type `error`: the file is missing, cannot be read, or is not TOML.
+    """
+    name = os.fspath(path)
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise error(f"{name}: there is no such file{near_paths(path)}") from None
+    except OSError as refusal:
+        raise error(f"{name}: cannot be read: {refusal.strerror}") from refusal
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise error(f"{name}: this is not TOML: {fault}") from fault
 
 
 def toml_text(settings: Mapping[str, object], file: Path) -> str:

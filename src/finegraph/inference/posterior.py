@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.inference.answers import (
     Answer,
     Effects,
@@ -642,17 +643,11 @@ def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
     return posterior
 
 
-def _graph_from_context(text: Any) -> LabelGraph:
-    from finegraph.graph.graph_files import graph_from_json
-
-    return graph_from_json(text)
-
-
 pytree.register_pytree_node(
     Posterior,
     _flatten,
     _unflatten,
     serialized_type_name="finegraph.Posterior",
     to_dumpable_context=canonical_json,
-    from_dumpable_context=_graph_from_context,
+    from_dumpable_context=graph_from_json,
 )

@@ -31,7 +31,7 @@ from finegraph.errors import (
     NoRoomError,
     UnknownNameError,
 )
-from finegraph.files.durable import reason_of, sync_folder
+from finegraph.files.durable import place_new, reason_of, temporary_in
 from finegraph.graph import LabelGraph
 from finegraph.graph.comparisons import Comparison
 from finegraph.labelling.edits.changes import StructureChange, change_name
@@ -345,12 +345,12 @@ class LabelStore(StoreReader):
         return self._perform("accept", person, edit_id, request, planning)
 
     def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:
-        """Replace the suggestions of one source; returns their number. This is no edit."""
+        """Replace the suggestions of one source; returns their number. This is not an edit."""
         listed = list(proposals)
         return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), no_timeout=True)
 
     def put_beliefs(self, beliefs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-        """Replace the beliefs of a model: by kind, class and label, a mean probability. This is no edit."""
+        """Replace the beliefs of a model: by kind, class and label, a mean probability. This is not an edit."""
         self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), no_timeout=True)
 
     # ---- in and out -------------------------------------------------------------------------------------------------
@@ -475,14 +475,13 @@ class LabelStore(StoreReader):
             raise LabelStoreError(f"{self.place}: a server is backed up by its own tools, such as pg_dump")
         if target.exists():
             raise LabelStoreError(f"{target}: there is a file already; a backup replaces nothing, so name another")
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        temporary = temporary_in(target.parent)
         try:
             _copy(self._database.file, temporary)
             self._check_copy(temporary)
             with open(temporary, "rb+") as handle:
                 os.fsync(handle.fileno())
-            os.link(temporary, target)
-            sync_folder(target.parent)
+            place_new(temporary, target)
         except sqlite3.Error as error:
             failure = store_error(self.place, error)
             if not isinstance(

@@ -10,12 +10,12 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import FinegraphError, LabelStoreError, near_paths
+from finegraph.files.closing import Closing
 from finegraph.labelling.questions.history import result_of, result_of_record
 from finegraph.labelling.store import schema
 from finegraph.labelling.store.catalogue import Catalogue, read_catalogue
@@ -39,7 +39,7 @@ _TABLES: Mapping[Checked, frozenset[str]] = {
 }
 
 
-class StoreAccess:
+class StoreAccess(Closing):
     """An open store; see `LabelStore`, which has the questions and the actions."""
 
     def __init__(self, database: Database) -> None:
@@ -113,14 +113,6 @@ class StoreAccess:
         if self._writer is not None:
             self._writer.close()
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---- access -----------------------------------------------------------------------------------------------------
 

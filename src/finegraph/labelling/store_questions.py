@@ -30,9 +30,10 @@ from finegraph.labelling.exchange.graphs import read_columns, read_graph
 from finegraph.labelling.exchange.label_studio import format_tasks
 from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
 from finegraph.labelling.questions import live_findings as live
-from finegraph.labelling.questions.history import Changes, Recent, last_undoable, read_batches, read_history
+from finegraph.labelling.questions.history import Changes, EditFilter, Recent, last_undoable, read_batches, read_history
 from finegraph.labelling.questions.past import as_comparisons, read_answers, read_photo_labels
 from finegraph.labelling.questions.queries import (
+    ClassFilter,
     Order,
     Show,
     cell_states,
@@ -136,18 +137,10 @@ class StoreReader(StoreAccess):
             limit: the largest number of classes to return.
             kinds: the kinds whose cells to return; None for all.
         """
+        wanted = ClassFilter(search=search, kind=kind, show=show, label=label, order=order)
         return self._ask(
             lambda connection, catalogue: find_classes(
-                connection,
-                catalogue,
-                search=search,
-                kind=kind,
-                show=show,
-                label=label,
-                order=order,
-                offset=offset,
-                limit=limit,
-                kinds=kinds,
+                connection, catalogue, wanted, offset=offset, limit=limit, kinds=kinds
             )
         )
 
@@ -165,11 +158,8 @@ class StoreReader(StoreAccess):
         Pages of `classes` shift while people decide: a decided class leaves the list of unknown ones. To go through a
         list without gaps, ask for its numbers once, then for the classes by their numbers.
         """
-        return self._ask(
-            lambda connection, catalogue: class_numbers(
-                connection, catalogue, search=search, kind=kind, show=show, label=label, order=order
-            )
-        )
+        wanted = ClassFilter(search=search, kind=kind, show=show, label=label, order=order)
+        return self._ask(lambda connection, catalogue: class_numbers(connection, catalogue, wanted))
 
     def numbered_classes(self, numbers: Sequence[int], *, kinds: Sequence[str] | None = None) -> list[ClassRow]:
         """Classes by their numbers, in that order, including removed ones, which are marked.
@@ -282,20 +272,8 @@ class StoreReader(StoreAccess):
         limit: int = 100,
     ) -> list[Edit]:
         """Edits, newest first: of a class, a cell, a note, photos, a person, an action; `before`: for the next page."""
-        return self._ask(
-            lambda connection, catalogue: read_history(
-                connection,
-                catalogue,
-                fine_label=fine,
-                kind=kind,
-                target=target,
-                photo=photo,
-                person=person,
-                batch=batch,
-                before=before,
-                limit=limit,
-            )
-        )
+        wanted = EditFilter(fine=fine, kind=kind, target=target, photo=photo, person=person, batch=batch, before=before)
+        return self._ask(lambda connection, catalogue: read_history(connection, catalogue, wanted, limit))
 
     def changes(self, since: int) -> Changes:
         """The edits after a version and the cells that they changed; cheap, also when many people ask often."""

@@ -466,8 +466,8 @@ class BipartiteHead(Head):
                 )
             if not constant:
                 raise InputError(
-                    f"the precision of number {number.name!r} depends on the features, so this head is no linear layer "
-                    "and cannot be folded; use this one as it is"
+                    f"the precision of number {number.name!r} depends on the features, so this head is not a linear "
+                    "layer and cannot be folded; use this one as it is"
                 )
         weight, scores = layer.with_constant_precisions()
         return table.design[0::2].t() @ weight, (scores.flatten() @ table.design)[:, None]

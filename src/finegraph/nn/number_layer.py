@@ -160,6 +160,6 @@ def _rescaled(
     return torch.stack([factor * (pull - precision * shift), factor * factor * precision], dim=-1)
 
 
-def before_softplus(precision: float) -> float:
+def inverse_softplus(precision: float) -> float:
     """The inverse of softplus; a precision of 0 becomes that of a silent layer."""
     return SILENT if precision <= 0.0 else max(precision + math.log(-math.expm1(-precision)), SILENT)

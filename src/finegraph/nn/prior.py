@@ -94,11 +94,11 @@ class LaplacianEdges(Constants):
 
     def to_fine(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
         """The weighted sum of the parents' rows of each fine label, over all kinds."""
-        return _bags(coarse, self.fine_item, self.fine_start, self.fine_weight)
+        return _bag_sums(coarse, self.fine_item, self.fine_start, self.fine_weight)
 
     def to_coarse(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
         """The weighted sum of the children's rows of each coarse label."""
-        return _bags(fine, self.coarse_item, self.coarse_start, self.coarse_weight)
+        return _bag_sums(fine, self.coarse_item, self.coarse_start, self.coarse_weight)
 
 
 def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianEdges:
@@ -106,7 +106,7 @@ def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianE
     return shared_constants(LaplacianEdges, graph, device)
 
 
-def _bags(
+def _bag_sums(
     rows: Float[Tensor, "_ feature"],
     item: Int[Tensor, " edge"],
     start: Int[Tensor, " bag"],
@@ -117,7 +117,7 @@ def _bags(
     return embedding_bag(item, rows, start, mode="sum", per_sample_weights=own)
 
 
-def _bags_of(
+def _chunked_bag_sums(
     rows: Float[Tensor, "_ feature"],
     item: Int[Tensor, " edge"],
     start: Int[Tensor, " bag"],
@@ -129,7 +129,7 @@ def _bags_of(
         part = slice(first, min(first + step, count))
         low, high = int(start[first]), int(start[part.stop]) if part.stop < count else len(item)
         own = None if weight is None else weight[low:high]
-        yield part, _bags(rows, item[low:high], start[part] - start[first], own)
+        yield part, _bag_sums(rows, item[low:high], start[part] - start[first], own)
 
 
 def laplacian(
@@ -141,12 +141,12 @@ def laplacian(
             f"the weight prior compares fine and coarse weights, so both need the same features; got {fine.shape[1]} "
             f"and {coarse.shape[1]}. Leave the prior out, or give both heads features of one size"
         )
-    form = _Laplacian if torch.compiler.is_compiling() else _LaplacianInParts
+    form = _Laplacian if torch.compiler.is_compiling() else _ChunkedLaplacian
     result: Tensor = form.apply(fine, coarse, edges)  # type: ignore[no-untyped-call]
     return result
 
 
-class _LaplacianInParts(torch.autograd.Function):
+class _ChunkedLaplacian(torch.autograd.Function):
     """The same as `_Laplacian` with less memory: it holds the gradients only. `_Laplacian` can be compiled."""
 
     @staticmethod
@@ -182,13 +182,13 @@ def _value_and_gradients(
         centre = fine.mean(dim=0, keepdim=True)
         fine_grad, coarse = fine - centre, coarse - centre
         coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse
-        for part, sums in _bags_of(fine_grad, edges.coarse_item, edges.coarse_start, edges.coarse_weight):
+        for part, sums in _chunked_bag_sums(fine_grad, edges.coarse_item, edges.coarse_start, edges.coarse_weight):
             coarse_grad[part] -= sums
         if len(edges.lower):
             step = coarse.index_select(0, edges.higher) - coarse.index_select(0, edges.lower)
             coarse_grad.index_add_(0, edges.higher, step).index_add_(0, edges.lower, step, alpha=-1.0)
         total = torch.zeros((), dtype=torch.float64, device=fine.device)
-        for part, sums in _bags_of(coarse, edges.fine_item, edges.fine_start, edges.fine_weight):
+        for part, sums in _chunked_bag_sums(coarse, edges.fine_item, edges.fine_start, edges.fine_weight):
             # The centred rows are stored where their gradients will be.
             rows = fine_grad[part].clone()
             fine_grad[part] = edges.fine_degree[part].to(rows.dtype) * rows - sums

@@ -189,7 +189,7 @@ def kind_shares(run: RunResults, kind: str) -> Values:
 
 
 def _losses(run: RunResults, known: NDArray[np.bool_]) -> Values:
-    """Minus the log probability of the truth, infinite where the truth was held for impossible."""
+    """Minus the log probability of the truth, infinite where the truth was found impossible."""
     return np.where(known, -run.arrays["log_prob"], np.nan)
 
 

@@ -61,7 +61,7 @@ def choose_examples(runs: Sequence[RunResults], baseline: int, other: int, each:
 
 
 def worst_losses(run: RunResults, count: int = 24) -> list[int]:
-    """The photos whose true label the run held for least probable, the worst first."""
+    """The photos whose true label the run found least probable, the worst first."""
     loss = run.arrays["log_prob"]
     rows = np.flatnonzero((run.arrays["fine"] != MISSING) & ~run.right)
     return [int(row) for row in rows[np.argsort(loss[rows], kind="stable")][:count]]

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path, PurePath
 from typing import Any
 
 from finegraph._version import __version__
+from finegraph.data.sources import LAYOUTS
 from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.reports import sections
 from finegraph.reports.comparison import baseline_of, on_common_photos, photo_keys
-from finegraph.reports.page.label_link import label_link
-from finegraph.reports.page.page_data import json_in_html, page_data
+from finegraph.reports.page.page_data import json_in_html, page_data, shared_folder
 from finegraph.reports.page.svg_charts import run_mark
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.structure_section import structure_section
@@ -55,6 +58,9 @@ _SCRIPTS = (
     "start.js",
 )
 _IDS = {"studies": "study", "mistakes": "confusions"}
+_LABEL_ADDRESS = "http://127.0.0.1:8377/"
+"""The default address of `finegraph label`."""
+_GRAPH_COPY = "labels.json"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Compared:
     Attributes:
         runs: the runs.
         baseline: the run that the others are compared with.
-        other: the run that is looked at closely: the last, or the one before if that is the baseline.
+        other: the run that is examined: the last, or the one before if that is the baseline.
         left_out: how many photos only some of them answered.
     """
 
@@ -202,3 +208,54 @@ def _script() -> str:
 
 def _file(name: str) -> str:
     return files("finegraph.reports").joinpath("page", name).read_text("utf-8")
+
+
+# ---- from a photo into `finegraph label` -----------------------------------------------------------------------------
+
+
+def label_link(run: RunResults) -> dict[str, Any]:
+    """What the page needs to lead into labelling; a report starts nothing, so it shows the command to copy.
+
+    Returns:
+        `command` (None if it is not known what the run is of), `address`, `folder`: what stands before the short
+        names of photos in the labelling page (None if that is not known), and `advice` on the class of a photo.
+    """
+    source = run.result.data or run.settings.get("data")
+    return {
+        "command": None if not source else _label_command(run, str(source)),
+        "address": _LABEL_ADDRESS,
+        "folder": _label_folder(run),
+        "advice": _label_advice(None if not source else str(source)),
+    }
+
+
+def _label_command(run: RunResults, source: str) -> str:
+    """The command, after one that copies the graph of the run if there is no graph file yet."""
+    graph = run.settings.get("graph")
+    if graph:
+        place, _, version = str(graph).rpartition("@")
+        graph = place if version.isdecimal() else graph  # to continue from, not to see as it was
+        return shlex.join(["finegraph", "label", str(graph), "--data", source])
+    folder = PurePath(run.result.model or ".")
+    folder = folder.parent if folder.name == "model" else folder
+    kept = folder / "evaluations" / run.evaluation / "graph.json"
+    copied = shlex.join(["cp", os.fspath(kept), _GRAPH_COPY])
+    return f"{copied}\n{shlex.join(['finegraph', 'label', _GRAPH_COPY, '--data', source])}"
+
+
+def _label_folder(run: RunResults) -> str | None:
+    """The folder that all photos share, as the labelling page names it: from that of the source on."""
+    source, shared = run.about.get("source_folder"), shared_folder(run.photos)
+    if source is None or not shared or not Path(shared).is_relative_to(source):
+        return None
+    inside = Path(shared).relative_to(source).as_posix()
+    return "" if inside == "." else f"{inside}/"
+
+
+def _label_advice(source: str | None) -> str:
+    where = "move the file to the folder of the right one"
+    if source is not None and source.lower().endswith(".csv"):
+        where = f"change the row of this photo in {source}"
+    elif source is not None and source.partition(":")[0] in LAYOUTS:
+        where = "correct the lists of the data set"
+    return f"If the class itself is wrong, {where}, then train and evaluate again:"

@@ -227,7 +227,7 @@ def _calibration_name(run: RunResults, calibration: Calibration) -> str:
 
 
 def values_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
-    """How numbers and orders are told: true against told values, the coverage of intervals, and errors in tables."""
+    """Numbers and orders: true against predicted values, the coverage of intervals, and errors in tables."""
     covered: list[Series] = []
     panels, numbers, orders = [], [], []
     for run in runs:
@@ -278,12 +278,12 @@ def values_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
 
 
 def _scatter(name: str, one: NumberMetrics) -> str:
-    """True against told values of some photos."""
+    """True against predicted values of some photos."""
     low = min(min(pair) for pair in one.pairs) if one.pairs else 0.0
     high = max(max(pair) for pair in one.pairs) if one.pairs else 1.0
     spots = [Series(name, [(true, predicted)], 0, marks=True) for true, predicted in one.pairs]
-    across, up = (Axis(low, high, words, "{:g}") for words in ("true", "told"))
-    return line_chart(spots, across, up, f"{name}: true against told, mean error {one.error:.3g}", diagonal=True)
+    across, up = (Axis(low, high, words, "{:g}") for words in ("true", "predicted"))
+    return line_chart(spots, across, up, f"{name}: true against predicted, mean error {one.error:.3g}", diagonal=True)
 
 
 def _digits(value: float | None) -> str:

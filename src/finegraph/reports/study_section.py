@@ -33,7 +33,7 @@ from finegraph.reports.study_results import (
 from finegraph.reports.summary import listed
 
 MAX_LINES = 6
-"""How many methods a curve can show so that they can be told apart, also in grey."""
+"""How many methods a curve can show so that they can be distinguished, also in grey."""
 _METRICS = {"top1": "top 1", "top5": "top 5", "nll": "negative log-likelihood"}
 """What metrics are called, as in the report of a run; those of kinds have the names of the kinds."""
 PREFERRED = (

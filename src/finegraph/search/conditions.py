@@ -5,7 +5,7 @@ For a query photo q and a stored photo r, the question is how probable it is tha
     factor(q, r)  =  sum_i p(i | q) sum_j h(j | r)  prod_{k same} s_k(i, j)  prod_{k other} (1 - s_k(i, j))
     s_k(i, j)     =  sum_c g_k[i, c] g_k[j, c]
 
-p is the posterior of the query over the fine labels, with its evidence; h says what the stored photo is held for: its
+p is the posterior of the query over the fine labels, with its evidence; h says what is assumed of the stored photo: its
 label if it is known, else the model's guess; g are the weights of the graph. It is the joint posterior that is
 summed, not a product of marginals: if the query is "mapo tofu @ A" or "kung pao @ B", no photo of "mapo tofu @ A" fits.
 If the parent of i or j in a kind is not known, nothing can be said, and that pair counts 0.

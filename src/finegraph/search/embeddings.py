@@ -3,8 +3,8 @@
 Queries are a few photos, in any form. Photos to be stored are many, in files; their features may be stored already.
 
 The fingerprint is of everything that features and answers depend on: the network with its weights, how photos are cut
-and scaled for it, the head and the label graph. The temperature and the rule for unknown photos are no part of it: they
-say how sure an answer is, not which photos are near.
+and scaled for it, the head and the label graph. The temperature and the rule for unknown photos are not part of it:
+they say how sure an answer is, not which photos are near.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def stored_columns(
 def _beliefs(
     model: PhotoClassifier, features: Features, samples: list[Sample]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """What each photo is held for: its label if the graph has it, else the model's best guesses.
+    """What is assumed of each photo: its label if the graph has it, else the model's best guesses.
 
-    A photo whose label the graph does not have is held for nothing: whatever the model says is wrong.
+    Of a photo whose label the graph does not have nothing is assumed: whatever the model says is wrong.
     """
     count = min(GUESSES, len(model.graph))
     labels = np.full((len(samples), GUESSES), NONE, np.int32)

@@ -5,7 +5,7 @@ its labels is among the wanted ones, and "is not" if its labels are known and no
 nothing is known passes neither. A number is that of the fine label: "price <= 12". No photo is left to chance.
 
 Where the lists of the table (`photo_table.py`) hold few photos that may pass one of the conditions, only these are
-looked at. Cost: one look at each of them per kind; else, one at each photo.
+checked. Cost: one check of each of them per kind; else, one of each photo.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def selection(table: Table, where: Where | None, where_not: Where | None, guesse
 
     Raises:
         UnknownNameError: a kind or a label that is not there.
-        InputError: something that is no label.
+        InputError: something that is not a label.
     """
     tests = [
         _Test(table, kind, labels, positive)
@@ -62,7 +62,7 @@ def selection(table: Table, where: Where | None, where_not: Where | None, guesse
 
 
 def listed_photos(table: Table, labels: Int[Numbers, " label"]) -> Int[Numbers, " place"] | None:
-    """The photos that have some fine labels or are held for them, ascending; None if they are not few."""
+    """The photos that have some fine labels or are assumed to, ascending; None if they are not few."""
     if int(table.by_label.sizes(labels).sum()) > len(table) // _FEW:
         return None
     return _united(table.by_label.of(labels.tolist()), len(table))
@@ -197,7 +197,7 @@ def wanted_labels(kind: str, labels: object) -> list[str | bool]:
     """The labels that a filter names.
 
     Raises:
-        InputError: something that is no label.
+        InputError: something that is not a label.
     """
     given = labels if isinstance(labels, AbstractSet | tuple | list) else [labels]
     several = [label for label in given if isinstance(label, str | bool)]
@@ -211,7 +211,7 @@ def label_numbers(graph: LabelGraph, kind: str, labels: object) -> set[int]:
 
     Raises:
         UnknownNameError: a kind or a label that the graph does not have.
-        InputError: something that is no label.
+        InputError: something that is not a label.
     """
     several = wanted_labels(kind, labels)
     if kind not in graph.kinds:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ MAX_WEIGHED = 50_000
 _ROUNDING = 1e-3
 _PHOTOS_PER_BLOCK = 65536
 FIRST, GROWTH = 4, 4
-"""How many times the wanted number is looked at first, and how fast that grows, if some are passed over."""
+"""How many times the wanted number is read first, and how fast that grows, if some are skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,18 @@ class Hit(StoredPhoto):
     score: float
     similarity: float
     probability: float | None = None
+
+    @classmethod
+    def of(cls, photo: StoredPhoto, cosine: float, score: float, probability: float | None) -> Hit:
+        """A stored photo as a hit; the score is that of the condition, and is ignored without one."""
+        # Vectors in half precision are not quite of length 1, so that a cosine may come out as 1.00003.
+        similarity = min(max(float(cosine), -1.0), 1.0)
+        return cls(
+            **{one.name: getattr(photo, one.name) for one in fields(StoredPhoto)},
+            score=similarity if probability is None else min(float(score), 1.0),
+            similarity=similarity,
+            probability=None if probability is None else float(probability),
+        )
 
 
 def stored_photo(table: Table, photo: int) -> StoredPhoto:
@@ -168,8 +180,8 @@ def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Only | N
 def _meeting(table: Table, only: Only | None, factors: Factors) -> tuple[Numbers, Vectors]:
     """The photos whose probability of meeting a condition is large enough, ascending, and the probabilities.
 
-    A photo is at most as probable as the best of the labels that it is held for. So photos of labels with small factors
-    need not be looked at, once a photo is found that is probable enough.
+    A photo is at most as probable as the best of the labels assumed for it. So photos of labels with small factors need
+    not be checked, once a photo is found that is probable enough.
     """
     least = MIN_SHARE * float(factors.max(initial=0.0))
     while True:
@@ -220,16 +232,6 @@ def _diverse(table: Table, photos: NDArray[np.int64], count: int, per_label: int
 
 def _hit(table: Table, ranked: Ranked, place: int) -> Hit:
     """A photo for people and programs."""
+    probability = None if ranked.probabilities is None else ranked.probabilities[place]
     photo = stored_photo(table, int(ranked.photos[place]))
-    # Vectors in half precision are not quite of length 1, and a cosine of 1.00003 is none.
-    similarity = min(max(float(ranked.similarities[place]), -1.0), 1.0)
-    return Hit(
-        path=photo.path,
-        label=photo.label,
-        guess=photo.guess,
-        kinds=photo.kinds,
-        values=photo.values,
-        score=similarity if ranked.probabilities is None else min(float(ranked.scores[place]), 1.0),
-        similarity=similarity,
-        probability=None if ranked.probabilities is None else float(ranked.probabilities[place]),
-    )
+    return Hit.of(photo, ranked.similarities[place], ranked.scores[place], probability)

@@ -266,7 +266,7 @@ def write_state(folder: Path, state: IndexState) -> None:
 
 
 def _near(folder: Path) -> str:
-    """What may have been meant by a folder that is no index."""
+    """What may have been meant by a folder that is not an index."""
     if not folder.exists():
         return f", got nothing: there is no such folder{near_paths(folder)}"
     return ", got another folder" if folder.is_dir() else ", got a file"

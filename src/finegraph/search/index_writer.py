@@ -15,7 +15,6 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.checked_file import write_checked
+from finegraph.files.closing import Closing
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph import LabelGraph
@@ -72,7 +72,7 @@ class Stored(NamedTuple):
 
     Attributes:
         path: where it is.
-        box: the part of it that is looked at; None for all.
+        box: the part of it that is used; None for all.
         place: where it is in the index.
         key: the fingerprint of its content.
         label: its fine label, None if it is not known.
@@ -92,7 +92,7 @@ class Stored(NamedTuple):
         return self.path, self.box
 
 
-class IndexWriter:
+class IndexWriter(Closing):
     """An index that this process alone may change, until `close`; use it in a `with` statement.
 
     Attributes:
@@ -168,15 +168,7 @@ class IndexWriter:
 
     def close(self) -> None:
         """Let other processes change the index."""
-        self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._lock.close()
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +201,7 @@ class IndexWriter:
         }
 
     def stored(self, identities: Sequence[Identity]) -> dict[Identity, Stored]:
-        """Those of some photos that are there."""
+        """Those of some photos that are present."""
         places = self.places()
         return {
             identity: stored_in(self.segment(places[identity]), places[identity].row)
@@ -302,7 +294,7 @@ class IndexWriter:
                 self.commit(complete=True)
 
     def compact(self) -> None:
-        """Write the photos that are there to as few segments as possible, and make new lists of them."""
+        """Write the photos that are present to as few segments as possible, and make new lists of them."""
         with written(self.folder):
             merged = self._merged(self.state.segments)
             segments = tuple(write_segment(self._new("segment"), columns) for columns in merged)
@@ -329,7 +321,7 @@ class IndexWriter:
             self.commit(segments=(*others, *merged))
 
     def _merged(self, entries: Sequence[SegmentEntry]) -> Iterator[Columns]:
-        """The photos of some segments that are there, in parts of the size of a merged segment."""
+        """The photos present in some segments, in parts of the size of a merged segment."""
         waiting: list[Columns] = []
         held = 0
         for entry in entries:
@@ -358,12 +350,12 @@ class IndexWriter:
             raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
 
     def wants_lists(self) -> bool:
-        """Whether the search is to be approximate, with so many photos."""
+        """Whether the search is to be approximate, with this many photos."""
         count = self.photos
         return count > 0 and (self.state.method == "approximate" or (self.state.method == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
-        """Lists of the photos that are there."""
+        """Lists of the photos that are present."""
         return write_lists(self._new("lists"), [Segment(self.folder, entry) for entry in entries])
 
     def _in_lists(self, vectors: NDArray[np.float16]) -> InLists | None:

@@ -151,7 +151,7 @@ def assign(
 
 def _centres(sample: Vectors, number: int, seed: int) -> Vectors:
     faiss = load_faiss()
-    # FAISS warns if there are few vectors per centre; that is no fault here.
+    # FAISS warns if there are few vectors per centre; that is not a fault here.
     means = faiss.Kmeans(
         sample.shape[1], number, niter=_ROUNDS, spherical=True, seed=seed + 1, min_points_per_centroid=1
     )
@@ -204,7 +204,7 @@ def grown_probes(lists: int, recall_with: Callable[[int], float]) -> tuple[int, 
 
     Args:
         lists: how many there are.
-        recall_with: measures the recall of looking through so many.
+        recall_with: measures the recall of searching this many.
     """
     probes, recall = 0, 0.0
     while recall < WANTED_RECALL and probes < lists:

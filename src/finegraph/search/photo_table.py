@@ -59,7 +59,7 @@ class PhotoLists:
 
 
 class Table:
-    """The photos that are there.
+    """The photos of an index that were not removed.
 
     Attributes:
         names: the fine labels by number: those of the graph, then others that photos have.
@@ -111,7 +111,7 @@ class Table:
         """The number of the fine label of each photo, or of some.
 
         Args:
-            guessed: whether photos without one have that of what they are held for.
+            guessed: whether photos without one have the label that the model assumes.
             photos: ascending or not; None for all.
         """
         labels = self.labels if photos is None else self.labels[photos]
@@ -119,7 +119,7 @@ class Table:
         if not len(unknown):
             return labels
         labels = labels.copy()
-        # Ascending, so that each segment is looked at once.
+        # Ascending, so that each segment is read once.
         own = unknown if photos is None else unknown[np.argsort(photos[unknown])]
         labels[own] = self.guesses(own if photos is None else photos[own])[0][:, 0]
         return labels
@@ -127,7 +127,7 @@ class Table:
     def guesses(
         self, photos: Int[Numbers, " photo"]
     ) -> tuple[Int[NDArray[np.int32], "photo place"], Float[NDArray[np.float32], "photo place"]]:
-        """The fine labels of the graph that some photos are held for, `NONE` for no more, and with which probability.
+        """The fine labels assumed for some photos, `NONE` for no more, and with which probability.
 
         Args:
             photos: ascending.
@@ -155,7 +155,7 @@ class Table:
 
     @cached_property
     def by_label(self) -> PhotoLists:
-        """For each fine label the photos that have it or are held for it."""
+        """For each fine label the photos that have it or are assumed to."""
         return PhotoLists(self._labels_and_guesses, len(self.names))
 
     @cached_property

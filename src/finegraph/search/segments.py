@@ -2,7 +2,7 @@
 
 A photo is known by its path (and its box, if the model looks at boxes). Its vector is kept in half precision: the
 cosine of two photos changes by less than 0.001, and the index is half as large and twice as quick. What the model holds
-it for is kept too, as its few most probable fine labels; a photo whose label is known is held for that. Photos that are
+it for is kept too, as its few most probable fine labels; a known label is assumed with certainty. Photos that are
 added to an index that has lists come with their lists and their small codes.
 
 Cost: 2 bytes per dimension, about 100 bytes and the path per photo.
@@ -45,7 +45,7 @@ class Columns:
         guess_probs: (photo, guess) their probabilities.
         kinds: per kind of the graph, the number of the label that was seen on each photo, `NONE` for none; kinds of
             which no photo has one may be left out.
-        boxes: the part of each photo that is looked at; None for all of it.
+        boxes: the part of each photo that is used; None for all of it.
     """
 
     vectors: Float[NDArray[np.float16], "photo axis"]
@@ -108,7 +108,7 @@ class Segment:
     Attributes:
         entry: its entry in the state.
         names: the fine labels that occur in it; `labels` are numbers of these.
-        live: the rows of the photos that are there.
+        live: the rows of the photos that are present.
         lists: the name of the file of lists that its photos were put into when they came; None for none.
     """
 
@@ -130,7 +130,7 @@ class Segment:
 
     @property
     def vectors(self) -> Float[NDArray[np.float16], "photo axis"]:
-        """The vectors of the photos that are there; if none was removed, as they lie in the file."""
+        """The vectors of the photos that are present; if none was removed, as they lie in the file."""
         vectors = self.arrays["vectors"]
         return vectors if len(self.live) == len(vectors) else vectors[self.live]
 
@@ -151,7 +151,7 @@ class Segment:
         return np.flatnonzero(~np.isnan(self.arrays["boxes"][:, 0]))
 
     def boxed_copies(self, keys: PhotoKeys) -> list[int]:
-        """Which of the photos that are there, counted without the removed ones, are copies of a part of a photo.
+        """Which of the photos that are present, counted without the removed ones, are copies of a part of a photo.
 
         Cost: a microsecond for each photo with a box.
         """

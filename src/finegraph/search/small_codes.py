@@ -1,6 +1,6 @@
 """Small codes of vectors, from which an approximate search finds candidates, and the search itself.
 
-A vector is turned by a rotation of chance, the centre of its list is taken away, and what is left is cut into pieces of
+A vector is rotated by a random rotation; the centre of its list is subtracted, and what is left is cut into pieces of
 four numbers. Each piece is one byte: the number of the nearest of 256 pieces that were learnt from a sample (product
 quantisation). The rotation spreads what vectors differ by evenly over the pieces. A search estimates cosines from the
 codes of the nearest lists, reads the vectors of the best few hundred from the disk, and compares these exactly. So
@@ -30,7 +30,7 @@ CODE_SAMPLE = 16384
 _PIECE, _PIECES, _BITS = 4, 256, 8
 _ALIGNMENT = 8
 _EXTRA, _FACTOR, _MAX_EXTRA = 190, 3, 8_000
-"""How many more candidates than wanted vectors are compared: so many and so many times the wanted number, at most."""
+"""How many more candidates than wanted vectors are compared: a constant, a multiple of the wanted number, a limit."""
 Codes = UInt8[NDArray[np.uint8], "photo column"]
 
 
@@ -40,7 +40,7 @@ class Codebook:
 
     Attributes:
         centres: (list, axis) of the lists.
-        rotation: (axis, turned axis); a few more axes than before where the number is no multiple of four.
+        rotation: (axis, turned axis); a few more axes than before where the number is not a multiple of four.
         pieces: (place, 256, 4) the pieces that a code can name, for each of its places.
     """
 
@@ -73,7 +73,7 @@ class Codebook:
         if len(rests) < _PIECES:  # FAISS wants as many vectors as pieces
             rests = np.resize(rests, (_PIECES, rests.shape[1]))
         quantiser = book._quantiser()
-        quantiser.cp.min_points_per_centroid = 1  # FAISS warns if there are few; that is no fault here
+        quantiser.cp.min_points_per_centroid = 1  # FAISS warns if there are few; that is not a fault here
         quantiser.cp.seed = seed + 1
         quantiser.train(rests)
         pieces = load_faiss().vector_to_array(quantiser.centroids).reshape(book.pieces.shape)
@@ -151,7 +151,7 @@ class Span(NamedTuple):
     Attributes:
         first: the first id.
         size: how many ids there are.
-        start: the number of the first vector that is there.
+        start: the number of the first vector that is present.
         live: which of the ids, counted from the first, are still there; None for all.
     """
 

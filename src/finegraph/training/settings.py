@@ -10,16 +10,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import tomllib
 import types
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from finegraph.errors import SettingsError, near_paths, refuse_unknown
+from finegraph.errors import SettingsError, refuse_unknown
+from finegraph.files.toml_text import read_toml
 from finegraph.training.recipes import RECIPES, Recipe
 
 DEFAULT_NETWORK = "efficientnet_lite0"
@@ -356,15 +355,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
         SettingsError: no such file, or no TOML.
         UnknownNameError: a name that is no setting.
     """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"{os.fspath(path)}: there is no such file{near_paths(path)}") from None
-    except OSError as error:
-        raise SettingsError(f"{os.fspath(path)}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{os.fspath(path)}: this is no TOML: {error}") from error
-    values = with_current_names(values)
+    values = with_current_names(read_toml(path, SettingsError))
     refuse_unknown("setting", values, [setting.name for setting in fields(TrainSettings)], f"in {os.fspath(path)}")
     return values
 

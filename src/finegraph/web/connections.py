@@ -238,7 +238,7 @@ def head_problem(data: bytes) -> ProblemError | None:
     if _BARE.search(head):
         return ProblemError("bad-request", "A line of the head ends with a bare line feed; lines end with CR LF.")
     if _FOLDED.search(head):
-        return ProblemError("bad-request", "A field of the head goes on in the next line; write it in one.")
+        return ProblemError("bad-request", "A field of the head continues in the next line; write it in one.")
     return None
 
 

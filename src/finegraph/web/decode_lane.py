@@ -19,6 +19,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,16 +44,15 @@ _MAX_SUSPECTS = 1000
 _LOG = logging.getLogger("finegraph.web")
 
 
-class LargePhoto(Exception):  # noqa: N818  # no error: it goes to another lane
-    """A photo that is too large for this lane.
+@dataclass(frozen=True)
+class LargePhoto:
+    """What a lane answers about a photo that is too large for it.
 
     Attributes:
         pixels: its number of pixels; 0 if it needs too much memory.
     """
 
-    def __init__(self, pixels: int) -> None:
-        super().__init__(pixels)
-        self.pixels = pixels
+    pixels: int
 
 
 class Lane:
@@ -94,13 +94,15 @@ class Lane:
         for worker in list(self.processes):
             await self._stop(worker)
 
-    async def decode(self, content: bytes, name: str, job: dict[str, Any]) -> Pixels:
+    async def decode(self, content: bytes, name: str, job: dict[str, Any]) -> Pixels | LargePhoto:
         """The middle of a photo as the network sees it; see `ask`."""
-        _, data = await self.ask(content, name, job)
+        answer, data = await self.ask(content, name, job)
+        if "large" in answer:
+            return LargePhoto(answer["large"])
         return np.frombuffer(data, dtype=np.uint8).reshape(job["size"], job["size"], 3)
 
     async def ask(self, content: bytes, name: str, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """The answer of a worker: a JSON object, and bytes.
+        """The answer of a worker: a JSON object, and bytes; `large` and none if the photo belongs in another lane.
 
         Args:
             content: the file; empty if the worker reads it from disk.
@@ -108,8 +110,7 @@ class Lane:
             job: see `decode_worker.decode` and `decode_worker.read_photo`.
 
         Raises:
-            PhotoFileError: it is no photo, broken, too large, or takes too long.
-            LargePhoto: it belongs in another lane.
+            PhotoFileError: it is not a photo, broken, too large, or takes too long.
             ProblemError: no worker became free in time, or the worker died; the client may try again.
         """
         self.inside += 1
@@ -146,10 +147,8 @@ class Lane:
             async with asyncio.timeout(self._waiting):
                 answer = await self._ask(worker, content, job)
             usable = True
-        except (PhotoFileError, LargePhoto) as error:
+        except PhotoFileError as error:
             usable = True
-            if isinstance(error, LargePhoto):
-                raise
             raise PhotoFileError(name, error.reason) from None
         except TimeoutError:
             raise PhotoFileError(name, _timeout_text(self._waiting)) from None
@@ -203,7 +202,7 @@ class Lane:
             raise EOFError
         answer = json.loads(line)
         if "large" in answer:
-            raise LargePhoto(answer["large"])
+            return answer, b""
         if "error" in answer:
             raise PhotoFileError("photo", answer["error"])
         return answer, await worker.stdout.readexactly(answer["bytes"])

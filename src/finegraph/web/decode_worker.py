@@ -65,7 +65,7 @@ def limit_process(megabytes: int) -> None:
 
 
 def limit_computing(seconds: float) -> None:
-    """Let the system end this process after so many more seconds of processor time; 0 removes the limit.
+    """Let the system end this process after this many more seconds of processor time; 0 removes the limit.
 
     Waiting for a busy processor does not count.
     """

@@ -2,7 +2,7 @@
 
 Every upload first goes to the quick lane, where a worker reads its header. Nearly all are decoded there, in some
 hundredths of a second; JPEGs are decoded at a reduced size. A photo that would take longer, such as a PNG of twenty
-million pixels, goes on to the one worker for large photos, or is refused if its file is too small for that many pixels.
+million pixels, goes to the one worker for large photos, or is refused if its file is too small for that many pixels.
 So decompression bombs only delay each other. Photos on this machine have a third lane: a disk that hangs delays no
 upload. A photo that cannot be read raises `PhotoFileError`. Why there are three lanes: docs/decisions/0010-server.md.
 Cost: see `decode_lane.py`.
@@ -98,7 +98,7 @@ class DecodingPool:
             view: 1 for the whole photo, more for a part of it.
 
         Raises:
-            PhotoFileError: it is no photo, broken, too large, or takes too long.
+            PhotoFileError: it is not a photo, broken, too large, or takes too long.
             ProblemError: too many large photos wait already, or no worker became free.
         """
         settings = self._settings
@@ -110,16 +110,18 @@ class DecodingPool:
             **({} if view == 1 else {"view": view}),
             **self._limits,
         }
-        try:
-            quick = {"quick_pixels": settings.quick_pixels, "megabytes": settings.megabytes}
-            return await self._quick.decode(content, name, {**job, **quick})
-        except LargePhoto as large:
-            if large.pixels > settings.pixels_per_byte * len(content):
-                reason = f"a file of {len(content)} bytes with {large.pixels} pixels is no photo; send one of a camera"
-                raise PhotoFileError(name, reason) from None
+        quick = {"quick_pixels": settings.quick_pixels, "megabytes": settings.megabytes}
+        answer = await self._quick.decode(content, name, {**job, **quick})
+        if not isinstance(answer, LargePhoto):
+            return answer
+        if answer.pixels > settings.pixels_per_byte * len(content):
+            reason = f"a file of {len(content)} bytes with {answer.pixels} pixels is not a photo; send one of a camera"
+            raise PhotoFileError(name, reason)
         if self._large.inside >= settings.large_waiting:
             raise ProblemError("overloaded", f"There are {self._large.inside} large photos in the server.", _RETRY)
-        return await self._large.decode(content, name, {**job, "megabytes": settings.large_megabytes})
+        answer = await self._large.decode(content, name, {**job, "megabytes": settings.large_megabytes})
+        assert not isinstance(answer, LargePhoto)  # without `quick_pixels` a worker decodes a photo or refuses it
+        return answer
 
     async def read(self, **job: Any) -> tuple[dict[str, Any], bytes]:
         """Read a photo on this machine.

@@ -83,7 +83,7 @@ class ProblemBody(BaseModel):
     title: str = Field(description="The problem in a few words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What was expected and what came.")
-    what_to_do: str = Field(description="How to go on.")
+    what_to_do: str = Field(description="How to continue.")
 
 
 class ProblemError(FinegraphError):
@@ -120,7 +120,7 @@ class ProblemError(FinegraphError):
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """The problem that a client is told for an error of the library, of FastAPI or of anything else."""
+    """The problem that is reported to a client for an error of the library, of FastAPI or of anything else."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, RequestValidationError):

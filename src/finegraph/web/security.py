@@ -157,7 +157,7 @@ class Guard:
     def _check_host(self, headers: Headers) -> None:
         header = headers.get("host", "")
         if _HOST.fullmatch(header) is None:
-            raise ProblemError("bad-request", f"The Host header {header[:80]!r} is no name or address with a port.")
+            raise ProblemError("bad-request", f"The Host header {header[:80]!r} is not a name or address with a port.")
         name = host_name(header)
         if name in self._names or (not is_loopback(self._security.host) and _is_address(name)):
             return  # DNS rebinding needs a name: an address cannot be pointed elsewhere
@@ -175,7 +175,7 @@ class Guard:
             )
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None if the request may go on; otherwise the answer: a redirect that sets the cookie, or the sign-in page."""
+        """None if the request is allowed; else the answer: a redirect that sets the cookie, or the sign-in page."""
         security, path = self._security, scope["path"]
         if security.token is None or any(_covers(entry, path) for entry in security.open_paths):
             return None

@@ -83,7 +83,7 @@ class Demo:
         graph: the menu.
         photos: how many photos each split has.
         comparisons: one per split.
-        question: a photo looked at closely.
+        question: a photo that is examined.
         report: the page with all of it.
         seconds: how long it took.
     """

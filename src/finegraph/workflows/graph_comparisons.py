@@ -44,7 +44,7 @@ class ComparedKind:
         comparisons: how many there are.
         order: the fine labels that were compared, the one with most first.
         unknown: how many fine labels have no value: nobody compared them.
-        conflicts: pairs told both ways, circles, groups that no comparison links, and what contradicts known values.
+        conflicts: pairs compared both ways, circles, groups that no comparison links, contradicted values.
         filled: of an ordered kind, by fine label the labels that were unknown.
         doubted: of an ordered kind, the fine labels whose label disagrees with the comparisons.
     """
@@ -173,7 +173,7 @@ def conflict_words(kind: ComparedKind, max_words: int) -> list[str]:
     """
     conflicts = kind.conflicts
     words = [
-        f"told both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})"
+        f"compared both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})"
         for pair in conflicts.divided[:max_words]
     ]
     words += ["a circle: " + " > ".join((*circle, circle[0])) for circle in conflicts.circles[:max_words]]

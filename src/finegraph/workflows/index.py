@@ -1,7 +1,7 @@
 """Making an index of photos and changing it.
 
 Plain functions from names to a dataclass; nothing is printed here. Photos are stored in parts, each in one step, so an
-interrupted job goes on where it stopped when it is started again. Adding is the same as making: a photo that is there
+interrupted job continues where it stopped when it is started again. Adding is the same as making: a photo that is there
 unchanged is passed over, one whose file or label changed takes the place of the old one. A photo that is named without
 any label says nothing about those it has: they stay for as long as its content does.
 
@@ -112,7 +112,7 @@ def make_index(
         method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
         project: to how many dimensions vectors are projected; None for those of the feature.
         uri: the server of Milvus that is to hold the photos, or a file for its embedded form; None for files of the
-            index itself. An index whose making was interrupted goes on where it was begun.
+            index itself. An index whose making was interrupted continues where it was begun.
         split: only photos of this part of the data; None for all.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and named ("skip").
         workers: how many threads work on photos.
@@ -210,7 +210,7 @@ def add_photos(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> IndexReport | None:
-    """Add photos to an index; those that are there unchanged are passed over.
+    """Add photos to an index; those that have not changed are skipped.
 
     In a job of several processes each computes the features of its share of the new photos and sends them to the first,
     which alone writes the index; the others get None.
@@ -381,6 +381,6 @@ def _refuse_finished(folder: Path, method: str, project: int | None) -> None:
     if state.method != method or ((state.segments or state.projection) and wanted != project):
         raise IndexFolderError(
             f"{folder}: making this index was interrupted, and it was begun with other settings (method "
-            f"{state.method!r}, projection to {wanted or 'no fewer'} dimensions); go on with these, or remove the "
+            f"{state.method!r}, projection to {wanted or 'no fewer'} dimensions); continue with these, or remove the "
             "folder and begin again"
         )

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from finegraph.data.roots import paths_outside, root_of
 from finegraph.data.samples import Box, Samples
 from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, UnknownNameError, unknown_name
+from finegraph.files.closing import Closing
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.checks import photo_fault
 from finegraph.labelling.store.renames import Rename, present_names
@@ -50,7 +49,7 @@ class SessionPhoto:
 
 
 @dataclass
-class LabelSession:
+class LabelSession(Closing):
     """A store with the photos of its classes.
 
     Attributes:
@@ -151,14 +150,6 @@ class LabelSession:
     def close(self) -> None:
         """Close the store."""
         self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_session(

@@ -5,7 +5,7 @@
     OUT/graph.csv      the label graph
     OUT/images.csv     the manifest; written last, so where it is, all photos are
 
-An interrupted writing goes on where it stopped. A folder with anything else in it is refused, and so is one that holds
+Interrupted writing continues where it stopped. A folder with anything else in it is refused, and so is one that holds
 another menu or that another process writes in. Cost: about 12 ms per photo and core; the small menu
 takes 26 MB on the disk, the full one about 0.8 GB.
 """

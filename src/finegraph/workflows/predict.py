@@ -166,7 +166,7 @@ def write_predictions(result: PredictionResult, path: str | os.PathLike[str]) ->
 
     Args:
         result: the predictions.
-        path: the file; one that is there is replaced.
+        path: the file; an existing one is replaced.
 
     Raises:
         GraphFileError: the file cannot be written.
@@ -244,7 +244,7 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
             name, condition = limit
             if labels_by_kind.setdefault(name, (condition,)) != (condition,):
                 raise InputError(f"given {text!r}: {name} is given twice; give both ends at once, as in {name}=10..15")
-            known_values(graph.number(name), condition, 1)  # raises for what is no value
+            known_values(graph.number(name), condition, 1)  # raises for what is not a value
             continue
         if limit is None:
             kind, label = _kind_and_label(graph, text)

@@ -68,7 +68,7 @@ def write_report(
         figures: the former name of `plots`.
 
     Raises:
-        RunFolderError: a folder is no run or study, has no evaluation, or a file cannot be written.
+        RunFolderError: a folder is not a run or study, has no evaluation, or a file cannot be written.
         InputError: the runs cannot be compared.
         MissingExtraError: plots are asked for, and matplotlib is not installed.
     """

@@ -132,7 +132,7 @@ def search_photos(
 ) -> list[PhotoHits]:
     """The photos of an index that are most like each of some photos.
 
-    Whether the model is the one that made the index is not looked at again; see `Index.refuse_other`.
+    Whether the model is the one that made the index is not checked again; see `Index.refuse_other`.
 
     Args:
         index: an open index.
@@ -223,8 +223,8 @@ def search_index(
             without these, photos are found that agree with it.
         per_label: how many photos of each fine label at most.
         guessed: whether photos without a fine label pass filters by what the model takes them for.
-        others_only: whether photos with the same content as the query are left out, whatever part of them was looked
-            at.
+        others_only: whether photos with the same content as the query are left out, whatever part of them
+            is used.
         sort: a number or an ordered kind by which what is found is sorted; see `sorted_hits`.
 
     Raises:

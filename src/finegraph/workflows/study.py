@@ -25,7 +25,7 @@ from finegraph.reports.plots.plot_style import WITHOUT_MATPLOTLIB, has_matplotli
 from finegraph.reports.plots.study_plots import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report
-from finegraph.workflows.studies.fine_tuning import StoppedError, drop_checkpoints, fine_tune
+from finegraph.workflows.studies.fine_tuning import drop_checkpoints, fine_tune
 from finegraph.workflows.studies.grid import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
@@ -59,7 +59,7 @@ class StudyOutcome:
 
     Attributes:
         folder: where everything is.
-        finished: whether all cells are done; if not, running it again goes on.
+        finished: whether all cells are done; if not, running it again continues.
         cells: how many cells are done.
         total: how many there are.
         summary: means, intervals and differences; None if it is not finished.
@@ -81,7 +81,7 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
 
     Args:
         study: what to compare; see `read_study`.
-        out: the folder; one where the same study was begun is gone on with.
+        out: the folder; one where the same study was begun is continued.
         watcher: receives the progress.
 
     Raises:
@@ -107,13 +107,13 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
             if cell in results:
                 continue
             watcher.cell(cell.text, len(results), len(cells), estimate.seconds_left)
-            try:
-                results[cell] = runner.run(cell)
-            except StoppedError:
+            measured = runner.run(cell)
+            if measured is None:
                 return StudyOutcome(
                     folder=folder.path, finished=False, cells=len(results), total=len(cells), summary=None, about=about
                 )
-            estimate.add(cell, results[cell].seconds)
+            results[cell] = measured
+            estimate.add(cell, measured.seconds)
             done = [results[planned] for planned in cells if planned in results]
             folder.write_results(done, with_bad_photos(about, done))
         watcher.cell("summary", len(cells), len(cells), 0.0)
@@ -171,17 +171,18 @@ class _Runner:
         self.study, self.data, self.folder, self.watcher = study, data, folder, watcher
         self._features: tuple[bool, StudyFeatures] | None = None
 
-    def run(self, cell: Cell) -> CellResult:
-        """Fit and measure a cell, and keep it."""
+    def run(self, cell: Cell) -> CellResult | None:
+        """Fit and measure a cell, and keep it; None if training was asked to stop."""
         features = self.features(cell.box) if self.study.tune == "head" else None
         began = perf_counter()
         samples = self.data.draw(cell.amount, cell.seed)
         tried, chosen, step = 1, [], None
         seconds: float | None
         if features is None:
-            measured, seconds, bad = fine_tune(
-                self.study, self.data, cell, samples, self.folder, self.watcher, self.watcher.stage
-            )
+            tuned = fine_tune(self.study, self.data, cell, samples, self.folder, self.watcher, self.watcher.stage)
+            if tuned is None:
+                return None
+            measured, seconds, bad = tuned
             photos = sum(os.fspath(sample.path) not in bad for sample in samples)
         else:
             part, bad = features.drawn(samples), features.bad

@@ -126,10 +126,10 @@ def train_run(
     """Train a model as settings say, into a run folder.
 
     Args:
-        settings: what to train on what; see `resume_settings` for those of a run that goes on.
+        settings: what to train on what; see `resume_settings` for those of a run that is resumed.
         watcher: receives the progress, in the process that speaks.
         run: the run folder; by default a new one in `runs`, named after the data.
-        resume: whether the run exists and goes on.
+        resume: whether the run exists and is resumed.
         report: whether to judge the model on its validation photos at the end, and to write the report of that. A
             report that cannot be written is a fault of its own: the run is complete without it.
 
@@ -214,7 +214,7 @@ def _comparison_notes(data: TrainingData, settings: TrainSettings) -> list[str]:
 
 
 def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: Stage) -> ChooseParts:
-    """What chooses the photos: of a run that goes on, or else of a new one."""
+    """What chooses the photos: of a run that is resumed, or else of a new one."""
     if run is not None:
         return parts_of_run(Path(run))
     return lambda samples, settings: new_parts(samples, settings, ranks, stage("photos compared"))
@@ -274,7 +274,7 @@ def _train(
         result["worth"] = kind_worth(network.graph, variances.kinds, variances.own, variances.numbers)
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
-        # A model that is there already may have been calibrated since.
+        # An existing model may have been calibrated since.
         about = _about(settings, data, result, bad)
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about, statistics=statistics)
         judged = None if known is None else known.judged
@@ -325,7 +325,7 @@ def _read_store(
 ) -> tuple[TrainSettings, StoredLabels | None]:
     """What a label store says, if the settings name one, and the settings that name the very edit.
 
-    All processes read the same edit, also during edits. A run that goes on has its own copy. The settings that
+    All processes read the same edit, also during edits. A run that is resumed has its own copy. The settings that
     are written down have no password.
     """
     if settings.graph is None or not is_store(settings.graph):
@@ -337,7 +337,7 @@ def _read_store(
 
 
 def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> TrainSettings:
-    """The settings of a run that goes on; those that are given again must be the same.
+    """The settings of a run that is resumed; those that are given again must be the same.
 
     Raises:
         SettingsError: a setting differs, and would change what is learnt.
@@ -348,7 +348,7 @@ def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> Train
     changed = saved.changed(asked)
     if changed:
         listed = "; ".join(f"{name} was {getattr(saved, name)!r}, now {getattr(asked, name)!r}" for name in changed)
-        raise SettingsError(f"{os.fspath(run)}: a run goes on with the settings it began with: {listed}")
+        raise SettingsError(f"{os.fspath(run)}: a run continues with the settings it began with: {listed}")
     return asked
 
 

@@ -89,7 +89,7 @@ def test_default_weights_are_those_of_the_members():
     [
         ("tiny+efficientnet_lite9", UnknownNameError, "unknown network 'efficientnet_lite9' in 'tiny\\+efficientnet"),
         ("tiny+", UnknownNameError, "unknown network '' in 'tiny\\+'"),
-        ("tiny+other+tiny", InputError, "tiny is there twice"),
+        ("tiny+other+tiny", InputError, "tiny is listed twice"),
         ("tiny+timm:resnet18", InputError, "networks of timm cannot be joined with others; join some of efficientnet"),
     ],
 )

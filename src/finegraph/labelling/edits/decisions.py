@@ -44,7 +44,7 @@ def plan_decisions(
         resolve: whether to settle disagreements: the value is then not the person's vote.
 
     Raises:
-        ConflictError: a cell has changed since the person looked at it.
+        ConflictError: a cell has changed since the person saw it.
         InputError: a value is wrong, or there is nothing to decide.
     """
     if not decisions:

@@ -99,7 +99,7 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
         first = conflicts[0]
         place = ", ".join(repr(part) for part in (first.fine, first.kind, first.label, first.photo) if part is not None)
         raise ConflictError(
-            f"{place}: changed again since ({len(changed)} such); undo the later change first, or decide anew",
+            f"{place}: changed again since ({len(changed)} such); undo the later change first, or decide again",
             conflicts,
         )
 

@@ -178,7 +178,7 @@ class _Reader:
         """The kinds of a class in which a disagreement was settled."""
         content = task.data["settled"]
         if not isinstance(content, list) or not all(isinstance(kind, str) and kind in self.kinds for kind in content):
-            raise self._fault(task, "'settled' is no list of kinds of this file")
+            raise self._fault(task, "'settled' is not a list of kinds of this file")
         return content
 
     def _photos(self, task: Task, truth: Values) -> list[PhotoLabel]:
@@ -346,7 +346,7 @@ def _choice(result: Mapping[str, Any], where: str) -> Choice:
     if not isinstance(kind, str):
         raise InputError(f"{where}: expected a result to have the name of its control in 'from_name', got {kind!r}")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise InputError(f"{where}: a result of {kind!r} is no list of choices")
+        raise InputError(f"{where}: a result of {kind!r} is not a list of choices")
     if not isinstance(meta, dict):
         raise InputError(f"{where}: expected 'meta' of a result of {kind!r} to be an object, got {str(meta)[:60]!r}")
     weights = meta.get("weights") or []

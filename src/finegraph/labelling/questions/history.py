@@ -36,50 +36,50 @@ MAX_RECENT = 100
 """How many edits are cached; a page that is further behind must reload everything."""
 
 
-def read_history(
-    connection: Connection,
-    catalogue: Catalogue,
-    *,
-    fine_label: str | None = None,
-    kind: str | None = None,
-    target: Target | None = None,
-    photo: str | Collection[str] | None = None,
-    person: str | None = None,
-    batch: int | None = None,
-    before: int | None = None,
-    after: int | None = None,
-    limit: int,
-) -> list[Edit]:
+@dataclass(frozen=True, kw_only=True)
+class EditFilter:
+    """Which edits a history has, by what they changed, who did it, and their numbers; None for any."""
+
+    fine: str | None = None
+    kind: str | None = None
+    target: Target | None = None
+    photo: str | Collection[str] | None = None
+    person: str | None = None
+    batch: int | None = None
+    before: int | None = None
+    after: int | None = None
+
+
+def read_history(connection: Connection, catalogue: Catalogue, wanted: EditFilter, limit: int) -> list[Edit]:
     """Edits, newest first; see `LabelStore.history`."""
     if not 0 < limit <= _MAX_LINES:
         raise InputError(f"limit: expected 1 to {_MAX_LINES} edits, got {limit}")
-    for what, number in (("before", before), ("batch", batch)):
+    for what, number in (("before", wanted.before), ("batch", wanted.batch)):
         if number is not None:
             check_number(what, number)
     query = sa.select(edits, batches.c.person, batches.c.at, batches.c.action, undone.c.edit.label("gone")).select_from(
         edits.join(batches, edits.c.batch == batches.c.number).outerjoin(undone, undone.c.edit == edits.c.number)
     )
-    if fine_label is not None:
-        number = fine_ids(connection, [fine_label])[fine_label]
+    if wanted.fine is not None:
+        number = fine_ids(connection, [wanted.fine])[wanted.fine]
         involves = sa.or_(comparisons.c.one_id == number, comparisons.c.two_id == number)
         pairs = sa.select(comparisons.c.pair).where(involves)
         of_pairs = (edits.c.target == "comparison") & edits.c.photo.in_(pairs)
         query = query.where(
             edits.c.fine_id == number
-            if target not in (None, "comparison")
+            if wanted.target not in (None, "comparison")
             else sa.or_(edits.c.fine_id == number, of_pairs)
         )
-    if kind is not None:
-        query = query.where(edits.c.kind_id == catalogue.kind(kind).id)
-    if photo is not None:
-        query = query.where(edits.c.photo.in_([photo] if isinstance(photo, str) else list(photo)))
-    for column, value in ((edits.c.target, target), (batches.c.person, person), (edits.c.batch, batch)):
-        if value is not None:
-            query = query.where(column == value)
-    if before is not None:
-        query = query.where(edits.c.number < before)
-    if after is not None:
-        query = query.where(edits.c.number > after)
+    if wanted.kind is not None:
+        query = query.where(edits.c.kind_id == catalogue.kind(wanted.kind).id)
+    if wanted.photo is not None:
+        query = query.where(edits.c.photo.in_([wanted.photo] if isinstance(wanted.photo, str) else list(wanted.photo)))
+    equal = ((edits.c.target, wanted.target), (batches.c.person, wanted.person), (edits.c.batch, wanted.batch))
+    query = query.where(*(column == value for column, value in equal if value is not None))
+    if wanted.before is not None:
+        query = query.where(edits.c.number < wanted.before)
+    if wanted.after is not None:
+        query = query.where(edits.c.number > wanted.after)
     rows = list(connection.execute(query.order_by(edits.c.number.desc()).limit(limit)))
     names = fine_names(connection, {number for row in rows for number in numbers_of(key_of(row))})
     return [_edit(catalogue, names, row) for row in rows]
@@ -338,7 +338,7 @@ class Recent:
 
 
 def _edits_after(connection: Connection, catalogue: Catalogue, version: int | None) -> list[Edit]:
-    return read_history(connection, catalogue, after=version, limit=MAX_RECENT)
+    return read_history(connection, catalogue, EditFilter(after=version), MAX_RECENT)
 
 
 def _cells_of(

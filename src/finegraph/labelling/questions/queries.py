@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -54,15 +55,22 @@ def store_version(connection: Connection) -> int:
     return int(connection.scalar(_VERSION) or 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassFilter:
+    """Which classes a list has, and in which order; see `LabelStore.classes`."""
+
+    search: str = ""
+    kind: str | None = None
+    show: Show = "all"
+    label: str | None = None
+    order: Order = "graph"
+
+
 def find_classes(
     connection: Connection,
     catalogue: Catalogue,
+    wanted: ClassFilter,
     *,
-    search: str,
-    kind: str | None,
-    show: Show,
-    label: str | None,
-    order: Order,
     offset: int,
     limit: int,
     kinds: Sequence[str] | None,
@@ -73,9 +81,9 @@ def find_classes(
             f"expected an offset of 0 or more and 1 to {MAX_ROWS} classes, got {short(offset)} and {short(limit)}"
         )
     check_number("offset", offset)
-    where = _conditions(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    where = _conditions(connection, catalogue, wanted)
     total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
-    query = _with_order(sa.select(fine).where(*where), _filter_kinds(catalogue, kind), show, order)
+    query = _with_order(sa.select(fine).where(*where), catalogue, wanted)
     rows = list(connection.execute(query.limit(limit).offset(offset)))
     return ClassPage(
         rows=tuple(class_rows(connection, _listed_kinds(catalogue, kinds), rows)),
@@ -85,19 +93,10 @@ def find_classes(
     )
 
 
-def class_numbers(
-    connection: Connection,
-    catalogue: Catalogue,
-    *,
-    search: str,
-    kind: str | None,
-    show: Show,
-    label: str | None,
-    order: Order,
-) -> array[int]:
+def class_numbers(connection: Connection, catalogue: Catalogue, wanted: ClassFilter) -> array[int]:
     """The numbers of all classes that match, in order; see `LabelStore.class_numbers`."""
-    where = _conditions(connection, catalogue, search=search, kind=kind, show=show, label=label)
-    query = _with_order(sa.select(fine.c.id).where(*where), _filter_kinds(catalogue, kind), show, order)
+    where = _conditions(connection, catalogue, wanted)
+    query = _with_order(sa.select(fine.c.id).where(*where), catalogue, wanted)
     return array("q", connection.scalars(query))
 
 
@@ -123,20 +122,21 @@ def _listed_kinds(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[Kin
     return [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
 
 
-def _conditions(
-    connection: Connection, catalogue: Catalogue, *, search: str, kind: str | None, show: Show, label: str | None
-) -> list[sa.ColumnElement[bool]]:
+def _conditions(connection: Connection, catalogue: Catalogue, wanted: ClassFilter) -> list[sa.ColumnElement[bool]]:
     """The conditions of a query for classes."""
+    kind, show = wanted.kind, wanted.show
     if show not in SHOWN:
         raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
-    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _filter_kinds(catalogue, kind))]
-    if label is not None:
-        where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
+    state = _state(catalogue, show, kind, _filter_kinds(catalogue, kind))
+    where = [fine.c.removed == 0, *_words(wanted.search), *state]
+    if wanted.label is not None:
+        where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, wanted.label)))
     return where
 
 
-def _with_order(query: sa.Select[Any], chosen: Sequence[KindEntry], show: Show, order: Order) -> sa.Select[Any]:
+def _with_order(query: sa.Select[Any], catalogue: Catalogue, wanted: ClassFilter) -> sa.Select[Any]:
     """A query for classes with its order."""
+    chosen, show, order = _filter_kinds(catalogue, wanted.kind), wanted.show, wanted.order
     if order not in ORDERS:
         raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
     if show == "contradicted" and order == "attention":

@@ -215,7 +215,7 @@ def _check_counts(connection: Connection) -> list[Damage]:
     miscounted = sa.select(fine.c.id).outerjoin(counted, counted.c.fine_id == fine.c.id)
     miscounted = miscounted.where(fine.c.known != sa.func.coalesce(counted.c.known, 0)).limit(1)
     impossible = sa.select(cells.c.fine_id).where(sa.or_(cells.c.confidence < 0, cells.c.confidence > 1)).limit(1)
-    faults = "has a class whose known cells are miscounted", "has a confidence that is no probability"
+    faults = "has a class whose known cells are miscounted", "has a confidence that is not a probability"
     damage = []
     for query, fault in zip((miscounted, impossible), faults, strict=True):
         try:

@@ -73,11 +73,11 @@ def _kinds_of(touched: Iterable[Damage]) -> set[int] | None:
 def _restore_text(check: Check, shown: str) -> str:
     """The sentence that says how to restore what is damaged."""
     if all(damage.table in DERIVED_NAMES for damage in check.damage):
-        return "Only suggestions are damaged, which are made anew at the next start."
+        return "Only suggestions are damaged, which are made again at the next start."
     log = any(damage.table in LOG_NAMES for damage in check.damage)
     view = any(damage.table in VIEW_NAMES for damage in check.damage)
     if all(damage.index for damage in check.damage):
-        return f"Only an index is damaged: keep a copy of the file, then `sqlite3 {shown} REINDEX` makes it anew."
+        return f"Only an index is damaged: keep a copy of the file, then `sqlite3 {shown} REINDEX` makes it again."
     if not view:
         return "Export the labels and make a new store from that file, or put a backup in its place."
     if not log:

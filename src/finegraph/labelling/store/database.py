@@ -20,18 +20,14 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from finegraph.errors import DamagedStoreError, InputError, LabelStoreError, MissingExtraError, NoRoomError
 from finegraph.files.durable import free_bytes
-
-try:
-    import fcntl
-except ImportError:  # not POSIX: SQLite's own locks make two writers wait for each other
-    fcntl = None  # type: ignore[assignment]
+from finegraph.files.system_lock import has_locks, take_lock
 
 WAIT = 30.0
 """Seconds that a connection waits for another process."""
 _SECRET_PARAMETERS = frozenset({"password", "sslpassword"})
 """Parameters of a PostgreSQL URL that are secret."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_BROKEN_TEXT = "a text that is no UTF-8"
+_BROKEN_TEXT = "a text that is not UTF-8"
 _DAMAGED_SCHEMA = ("no such column", "no such table", "Could not decode to UTF-8", _BROKEN_TEXT)
 """SQLite's errors for a damaged schema, since no query names a table or column that a store lacks."""
 _PG_DAMAGED = ("XX001", "XX002")
@@ -125,7 +121,7 @@ def url_of(place: str | os.PathLike[str]) -> URL:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):  # the text is not repeated: it may hold a password
         raise LabelStoreError(
-            f"this is no database URL (it begins with {text.partition('://')[0]!r}); "
+            f"this is not a database URL (it begins with {text.partition('://')[0]!r}); "
             "expected a file, or such as postgresql+psycopg://user@host/name"
         ) from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
@@ -158,7 +154,9 @@ def translated(shown: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise InputError(f"a text with {error.object[error.start]!r}, which is no character; expected UTF-8") from error
+        raise InputError(
+            f"a text with {error.object[error.start]!r}, which is not a character; expected UTF-8"
+        ) from error
     except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
         raise InputError(f"a value that the database cannot hold: {reason_of(error)}") from error
     except UnicodeDecodeError as error:  # SQLite's own error message holds broken text
@@ -175,7 +173,7 @@ def store_error(shown: str, error: BaseException, needed: int = _CHECKPOINT_BYTE
     Args:
         shown: the name of the store in messages.
         error: the error of the driver.
-        needed: the bytes that must be free to go on if the disk is full.
+        needed: the bytes that must be free to continue if the disk is full.
     """
     reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
     code = getattr(error, "sqlite_errorcode", None) or 0
@@ -210,7 +208,7 @@ def _full_disk_text(folder: Path, needed: int) -> str:
     """The message about a full disk: how much is left and how much is needed."""
     left = free_bytes(folder)
     there = "" if left is None else f", {left:,} bytes are left"
-    return f"the disk is full{there}; up to {needed:,} are needed to go on"
+    return f"the disk is full{there}; up to {needed:,} are needed to continue"
 
 
 def reason_of(error: BaseException) -> str:
@@ -254,7 +252,7 @@ class _WriterLock:
 
     def __init__(self, file: Path) -> None:
         self._handle: int | None = None
-        if fcntl is None:
+        if not has_locks():  # SQLite's own locks make two writers wait for each other
             return
         path = f"{file}.lock"
         try:
@@ -262,12 +260,14 @@ class _WriterLock:
         except OSError as error:
             raise LabelStoreError(f"{file}: cannot be opened to write: {error.strerror}; check the folder") from error
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = take_lock(self._handle, "handle")
         except OSError:
-            os.close(self._handle)
+            locked = False
+        if not locked:
+            self.release()
             raise LabelStoreError(
                 f"{file}: another process is writing to this store; work in its page, or stop it first"
-            ) from None
+            )
 
     def release(self) -> None:
         """Let others write. The empty lock file stays: deleting it could leave a process with a lock on nothing."""

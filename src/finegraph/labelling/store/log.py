@@ -352,7 +352,7 @@ def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -
 
 
 def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:
-    """The edits that some edits undid; none for edits that are no undo."""
+    """The edits that some edits undid; none for edits that are not an undo."""
     query = sa.select(edits.c.undoes).where(edits.c.undoes.is_not(None))
     return [
         int(number) for part in chunks(numbers) for number in connection.scalars(query.where(edits.c.number.in_(part)))

@@ -55,7 +55,7 @@ def version_of(connection: Connection, shown: str) -> int | None:
 def _noted_version(connection: Connection, tables: Collection[str]) -> str | None:
     """The recorded version, checked against its seal if the store has seals; None if it is damaged.
 
-    Later versions keep the form of this row, so that their stores can be told from damaged ones.
+    Later versions keep the form of this row, so that their stores can be distinguished from damaged ones.
     """
     of_schema = meta.c.key == "schema"
     if "seals" not in tables:

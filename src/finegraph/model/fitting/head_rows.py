@@ -20,7 +20,7 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting.rows import Blocks, Strengths, exact_numbers, number_rows
 from finegraph.model.fitting.span import Span
 from finegraph.nn import BipartiteHead, SoftmaxHead
-from finegraph.nn.number_layer import NumberLayer, before_softplus
+from finegraph.nn.number_layer import NumberLayer, inverse_softplus
 
 
 def with_unseen(rows: Blocks, graph: LabelGraph, seen: Int[Tensor, " label"], strengths: Strengths) -> Blocks:
@@ -148,7 +148,7 @@ def move_numbers(
             # On the scale of the layer: a = a_part / factor + b shift.
             layer.weight[2 * place] += moved.weight[2 * place] / factor
             layer.bias[2 * place] = pull + moved.bias[2 * place] / factor + (after - before) * shift
-            layer.bias[2 * place + 1] = before_softplus(after)
+            layer.bias[2 * place + 1] = inverse_softplus(after)
 
 
 def _put_numbers(
@@ -183,7 +183,7 @@ def _put_numbers(
         elif columns is not None:
             square = float((columns @ rows[places[0]]).double().square().mean())
             precision = 0.5 * (math.sqrt(1.0 + 4.0 * square) - 1.0)
-            fitted.bias[pull + 1] = before_softplus(precision)
+            fitted.bias[pull + 1] = inverse_softplus(precision)
             one, own = graph.number(name), part.number(name)
             inner = (one.standardised[0] * one.width + one.centre - own.centre) / own.width
             taken_off += 0.5 * precision * torch.from_numpy(inner**2)
@@ -216,5 +216,5 @@ def _number_layer_rows(
             less += 0.5 * precision * torch.from_numpy(part.number(name).standardised[0] ** 2)
         else:
             weights.append(torch.zeros_like(pull))
-            biases.append(before_softplus(precision))
+            biases.append(inverse_softplus(precision))
     return (torch.stack(weights), torch.tensor(biases, dtype=torch.float64)), less

@@ -36,7 +36,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.nn.number_layer import NumberLayer, before_softplus
+from finegraph.nn.number_layer import NumberLayer, inverse_softplus
 
 _RIDGES = (0.003, 0.03, 0.3, 3.0, 30.0)
 """The candidate ridges, as multiples of the mean square of a class mean."""
@@ -134,7 +134,7 @@ class ValuePotentials:
                 place, number = graph.numbers.index(name), graph.number(name)
                 layer.weight[2 * place] = self.weight[own]
                 layer.bias[2 * place] = self.bias[own]
-                layer.bias[2 * place + 1] = before_softplus(float(self.precision[own]))
+                layer.bias[2 * place + 1] = inverse_softplus(float(self.precision[own]))
                 centre, width = float(self.centre[own]), float(self.width[own])
                 layer.scale[place, 0] = number.width / width
                 layer.scale[place, 1] = (number.centre - centre) / width

@@ -20,7 +20,7 @@ class AlexNet(Backbone):
 
     feature_size = 4096
     preprocessing = Preprocessing(size=224, resize=256)
-    smallest = 63
+    min_size = 63
     replaced = ("classifier.6.",)
 
     def __init__(self, *, dropout: float | None = None) -> None:

@@ -37,7 +37,7 @@ class Backbone(nn.Module):
     """The sizes of the auxiliary features, each of which needs a head of its own in training."""
     auxiliary_weight: float = 0.3
     """The weight of the loss of each auxiliary head; the main loss has weight 1."""
-    smallest: int = 32
+    min_size: int = 32
     """The smallest height and width that the layers accept."""
     replaced: tuple[str, ...] = ()
     """Layers of weight files that heads replace, by prefix; they are not loaded."""
@@ -126,10 +126,10 @@ class Backbone(nn.Module):
 
     def _check(self, images: Tensor) -> None:
         """Raise a clear error for input that would otherwise fail deep inside a network or give wrong features."""
-        smallest = self.smallest
-        if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] < smallest or images.shape[3] < smallest:
+        min_size = self.min_size
+        if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] < min_size or images.shape[3] < min_size:
             raise ShapeError(
-                f"images: expected shape (batch, 3, height, width) with height and width at least {smallest}, "
+                f"images: expected shape (batch, 3, height, width) with height and width at least {min_size}, "
                 f"got {tuple(images.shape)}"
             )
         if not images.is_floating_point():

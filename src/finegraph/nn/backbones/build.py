@@ -102,7 +102,7 @@ def member_names(name: str) -> tuple[str, ...]:
         if member not in BACKBONES and not member.startswith(TIMM):
             raise unknown_name("network", member, [*BACKBONES, "timm:NAME"], f"in {name!r}" if joined else "")
         if member in members[:number]:
-            raise InputError(f"network {name!r}: {member} is there twice, which adds nothing; name it once")
+            raise InputError(f"network {name!r}: {member} is listed twice, which adds nothing; name it once")
     return members
 
 

@@ -47,7 +47,7 @@ class JoinedBackbone(Backbone):
         if len(members) < 2:
             raise InputError(f"a joined network has at least two members, got {', '.join(members) or 'none'}")
         self.members = nn.ModuleDict(members)
-        self.feature_size, self.smallest = sum(self.block_sizes), max(part.smallest for part in self.parts)
+        self.feature_size, self.min_size = sum(self.block_sizes), max(part.min_size for part in self.parts)
         self.preprocessing = max((part.preprocessing for part in self.parts), key=lambda own: own.size)
 
     @property

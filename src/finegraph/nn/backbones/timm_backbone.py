@@ -20,7 +20,7 @@ from finegraph.nn.backbones.preprocessing import Preprocessing
 class TimmBackbone(Backbone):
     """A network of timm without its classifier."""
 
-    smallest = 1
+    min_size = 1
     inner: ClassVar[str] = "network."
 
     def __init__(self, name: str, *, pretrained: bool = False, dropout: float | None = None) -> None:

@@ -5,7 +5,7 @@ or photos are read in a moment. Nothing in it can end the element that it stands
 
 Its pictures are one of each photo, and training photos of classes that are taken for each other. A photo answered
 wrongly is shown close if the evaluation kept such a picture and the page has room for it, those of the run that is
-looked at first; every other photo is shown small. Cost: linear in the photos.
+shown first; every other photo is shown small. Cost: linear in the photos.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
     Args:
         runs: on the same photos.
         baseline: which of them the others are compared with.
-        other: which of them is looked at closely.
+        other: which of them is examined.
     """
     first = runs[widest_graph(runs)]
     graph = first.graph
@@ -206,7 +206,7 @@ def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
 
     Args:
         runs: on the same photos.
-        other: the run that is looked at closely.
+        other: the run that is examined.
     """
     order = [runs[other], *(run for place, run in enumerate(runs) if place != other)]
     pictures: dict[int, bytes] = {}

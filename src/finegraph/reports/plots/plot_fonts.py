@@ -88,7 +88,7 @@ def _is_drawn(letter: str) -> bool:
 
 
 def _letters(path: str, index: int = 0) -> set[str]:
-    """The characters of a font; none if the file is no font that can be drawn with."""
+    """The characters of a font; none if the file is not a font that can be drawn with."""
     from matplotlib.ft2font import FT2Font
 
     try:

@@ -1,7 +1,7 @@
 """How the static plots look, and how they are written.
 
 Runs differ in colour (a palette that colour-blind people can tell apart), in marker, in line and in hatching, so that
-they can be told apart in grey too. Names are text: nothing in them is a formula. Figures need matplotlib, which the
+they can be distinguished in grey too. Names are text: nothing in them is a formula. Figures need matplotlib, which the
 page of a report does without.
 """
 

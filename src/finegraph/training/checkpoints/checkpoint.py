@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -33,9 +32,9 @@ from finegraph.files.durable import (
     remove_stale,
     sync_folder,
     synced_file,
-    temporary_in,
     write_all,
 )
+from finegraph.files.folder_swap import temporary_folder
 from finegraph.files.sealed_json import seal
 from finegraph.training.checkpoints.checkpoint_reader import (
     FORMAT,
@@ -118,9 +117,7 @@ class CheckpointFolder(KeptCheckpoints):
         self, target: Path, writer: TensorWriter, about: Mapping[str, object], state: Mapping[str, object]
     ) -> None:
         """Write a checkpoint under another name, and give it its own when it is on the disk."""
-        temporary = temporary_in(self.path)
-        try:
-            os.mkdir(temporary)
+        with temporary_folder(self.path) as temporary:
             with synced_file(temporary / TENSORS) as handle:
                 digest = writer.write(handle)
             with synced_file(temporary / RECORD) as handle:
@@ -128,9 +125,6 @@ class CheckpointFolder(KeptCheckpoints):
             sync_folder(temporary)
             os.rename(temporary, target)
             sync_folder(self.path)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)  # what cannot be removed now goes at the next start
-            raise
 
     def last(self) -> Checkpoint | None:
         """The last checkpoint, or the newest that is whole; None if none was ever saved.

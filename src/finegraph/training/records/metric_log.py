@@ -17,16 +17,16 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any
 
 from finegraph.errors import InputError, MissingExtraError
+from finegraph.files.closing import Closing
 from finegraph.files.line_file import Line, LineFile, cut_lines
 from finegraph.training.records.metric_table import MetricTable
 from finegraph.training.records.run_folder import RunFolder
 
 
-class MetricLog:
+class MetricLog(Closing):
     """The log and the metrics of a run, in the one process that writes.
 
     What is there already stays, but for an unfinished last line; a run that goes on calls `rewind` first.
@@ -143,14 +143,6 @@ class MetricLog:
         self._table.close()
         if self._board is not None:
             self._board.close()
-
-    def __enter__(self) -> MetricLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _now(self) -> str:
         moment = datetime.fromtimestamp(self._clock(), UTC)

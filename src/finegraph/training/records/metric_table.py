@@ -82,26 +82,6 @@ class MetricTable:
         self._lines.close()
 
 
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The rows of `metrics.csv`, as numbers by column; without the times and the empty cells.
-
-    Raises:
-        RunFolderError: the file is no such table.
-    """
-    header, rows = _read(path)
-    return [
-        {name: _parsed(cell, path) for name, cell in zip(header, row, strict=True) if cell and name != "time"}
-        for row in rows
-    ]
-
-
-def _parsed(cell: str, path: Path) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        raise RunFolderError(f"{path}: expected a number, got {cell!r}; restore the file") from None
-
-
 def _header(metrics: Mapping[str, object]) -> list[str]:
     """The first line; labels of users may be in it, so no cell may look like a formula."""
     header = [*OWN_COLUMNS, *(defused(name) for name in metrics)]

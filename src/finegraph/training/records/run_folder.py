@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from finegraph._version import __version__
 from finegraph.errors import RunFolderError, near_matches
@@ -31,9 +31,6 @@ from finegraph.files.durable import is_temporary, make_folder, reason_of, remove
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.toml_text import toml_text
-
-if TYPE_CHECKING:
-    from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 
 _CONFIG = "config.toml"
 _LABELS = "labels.json"
@@ -158,16 +155,6 @@ class RunFolder:
         """The folder of TensorBoard's files, if they are asked for."""
         return self.path / "tensorboard"
 
-    def checkpoint_folder(self, keep: int = 1) -> CheckpointFolder:
-        """The checkpoints of this run.
-
-        Args:
-            keep: how many earlier ones are kept to fall back to.
-        """
-        from finegraph.training.checkpoints.checkpoint import CheckpointFolder  # loads torch
-
-        return CheckpointFolder(self.checkpoints, keep)
-
     def lock(self, take: bool = True) -> AbstractContextManager[object]:
         """Take the right to train in this run, as a context manager.
 
@@ -188,7 +175,7 @@ class RunFolder:
             remove_stale(self.path)
             remove_stale(self.checkpoints)
         except OSError as error:
-            lock.release()
+            lock.close()
             raise RunFolderError(
                 f"{self.path}: what an interrupted process left cannot be removed: {reason_of(error)}"
             ) from error

@@ -53,31 +53,18 @@ def edit_routes(session: LabelSession) -> APIRouter:
     @router.post("/decide")
     def decide(body: Decide) -> Json:
         if len(body.cells) == 1:
-            one, meant = body.cells[0], _numbers_of(body.cells[0].numbers)
-            options: Json = {"person": body.person, "edit_id": body.edit, "seen": one.seen, "numbers": meant}
-            return _answer(store.decide(one.fine, one.kind, one.value, **options))
+            one = body.cells[0]
+            return _answer(store.decide(one.fine, one.kind, one.value, **_options(body, one)))
         decisions = [_decision(cell) for cell in body.cells]
         return _answer(store.decide_many(decisions, person=body.person, edit_id=body.edit))
 
     @router.post("/resolve")
     def resolve(body: Resolve) -> Json:
-        options: Json = {
-            "person": body.person,
-            "edit_id": body.edit,
-            "seen": body.seen,
-            "numbers": _numbers_of(body.numbers),
-        }
-        return _answer(store.resolve(body.fine, body.kind, body.value, **options))
+        return _answer(store.resolve(body.fine, body.kind, body.value, **_options(body)))
 
     @router.post("/note")
     def note(body: Note) -> Json:
-        options: Json = {
-            "person": body.person,
-            "edit_id": body.edit,
-            "seen": body.seen,
-            "numbers": _numbers_of(body.numbers),
-        }
-        return _answer(store.set_note(body.fine, body.text, **options))
+        return _answer(store.set_note(body.fine, body.text, **_options(body)))
 
     @router.post("/photo")
     def label_photo(body: PhotoLabel) -> Json:
@@ -85,8 +72,7 @@ def edit_routes(session: LabelSession) -> APIRouter:
         meant = _numbers_of(body.numbers) or Numbers()
         if meant.fine is None:  # by its number, since the same edit may come again after the class was renamed
             meant = replace(meant, fine=session.class_of(photo))
-        options: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": meant}
-        result = store.label_photo(photo.key, body.kind, body.value, **options)
+        result = store.label_photo(photo.key, body.kind, body.value, **{**_options(body), "numbers": meant})
         return {**_answer(result), "cells": []}  # the page keeps cells of classes
 
     @router.post("/accept")
@@ -126,6 +112,18 @@ def edit_routes(session: LabelSession) -> APIRouter:
 def _decision(cell: bodies.CellChange) -> Decision:
     """A decision for the store."""
     return Decision(fine=cell.fine, kind=cell.kind, value=cell.value, seen=cell.seen, numbers=_numbers_of(cell.numbers))
+
+
+def _options(action: Decide | Resolve | Note | PhotoLabel, cell: bodies.CellChange | None = None) -> Json:
+    """Who edits under which id, on which version and meaning which names; the last two of a cell, if there is one."""
+    based = action if cell is None else cell
+    assert not isinstance(based, Decide)
+    return {
+        "person": action.person,
+        "edit_id": action.edit,
+        "seen": based.seen,
+        "numbers": _numbers_of(based.numbers),
+    }
 
 
 def _numbers_of(numbers: bodies.Numbers | None) -> Numbers | None:

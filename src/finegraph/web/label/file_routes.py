@@ -89,7 +89,7 @@ def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Conten
 
     Raises:
         GraphFileError: with all faults of the file.
-        InputError: the ending is another, or the file is no such file.
+        InputError: the ending is another, or the file is not of that format.
     """
     shown = PurePosixPath(name.replace("\\", "/")).name
     if shown.lower().endswith(".csv"):

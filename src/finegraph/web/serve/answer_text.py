@@ -39,7 +39,7 @@ def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
     if prediction.contradicts_photo and prediction.evidence_probability is not None:
         alone = f"but the photo alone gave that {chance_words(prediction.evidence_probability)}"
         if FINE in given:
-            return f"{first}, as you said; {alone}"
+            return f"{first}, as you entered; {alone}"
         return f"If {_given_words(given)}, then {_spoken(best.label)}, {percent(best.probability)}; {alone}"
     sure = prediction.sure
     if sure is None:
@@ -47,7 +47,7 @@ def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
     if sure.kind is None:
         return f"Surely {_spoken(sure.label)}, {percent(sure.probability)}"
     if sure.kind in given:
-        return f"{first}; nothing beyond what you said is sure"
+        return f"{first}; nothing beyond what you entered is sure"
     return f"{first}; surely {statement_words(sure)}, {percent(sure.probability)}"
 
 
@@ -72,7 +72,7 @@ def _given_words(given: Mapping[str, object]) -> str:
             label = str(single) if not isinstance(single, bool) else "yes" if single else "no"
             words = statement_words(Statement(kind, label, 1.0, 1))
             return f"it is {words}" if label not in ("yes", "no") or ": " in kind else words
-    return "what you said is true"
+    return "what you entered is true"
 
 
 def percent(probability: float) -> str:

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from finegraph.data.samples import Samples
 from finegraph.errors import GraphFileError, InputError, RunFolderError
 from finegraph.evaluation import CalibrationFit, Evaluation
 from finegraph.evaluation.sample_results import write_samples
-from finegraph.files.durable import temporary_in
+from finegraph.files.folder_swap import temporary_folder
 from finegraph.graph.formats.text_file import write_text
 from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -35,7 +34,7 @@ def check_name(evaluations: Path, name: str) -> None:
     """Raise if an evaluation cannot have a name.
 
     Raises:
-        InputError: it is no name for a folder.
+        InputError: it is not a name for a folder.
         RunFolderError: it is taken.
     """
     if not _NAME.fullmatch(name):
@@ -84,30 +83,27 @@ def write_evaluation(
     Raises:
         RunFolderError: the name is taken, or the folder cannot be written.
     """
-    temporary = temporary_in(evaluations)
     try:
-        temporary.mkdir(parents=True)
-        result = evaluation.result
-        write_samples(
-            temporary / "samples.csv",
-            evaluation.samples,
-            samples,
-            classifier.graph,
-            score=DEFAULT_SCORE if classifier.unknown is None else classifier.unknown.score,
-            bad={bad_photo.path: bad_photo.reason for bad_photo in result.bad_photos},
-        )
-        if fit is not None:
-            content = {"split": result.calibrated_on, **asdict(fit)}
-            write_text(str(temporary / "calibration.json"), json.dumps(content, indent=2, allow_nan=False) + "\n")
-        if details is not None:
-            write_details(temporary, details, classifier.graph)
-        result.write(temporary / "result.json")
-        return _renamed(temporary, evaluations, name, stem)
+        with temporary_folder(evaluations) as temporary:
+            result = evaluation.result
+            write_samples(
+                temporary / "samples.csv",
+                evaluation.samples,
+                samples,
+                classifier.graph,
+                score=DEFAULT_SCORE if classifier.unknown is None else classifier.unknown.score,
+                bad={bad_photo.path: bad_photo.reason for bad_photo in result.bad_photos},
+            )
+            if fit is not None:
+                content = {"split": result.calibrated_on, **asdict(fit)}
+                write_text(str(temporary / "calibration.json"), json.dumps(content, indent=2, allow_nan=False) + "\n")
+            if details is not None:
+                write_details(temporary, details, classifier.graph)
+            result.write(temporary / "result.json")
+            return _renamed(temporary, evaluations, name, stem)
     except (OSError, GraphFileError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RunFolderError(f"{evaluations}: the evaluation cannot be written: {reason}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _renamed(temporary: Path, evaluations: Path, name: str | None, stem: str) -> Path:

@@ -28,7 +28,7 @@ def write_search_page(result: SearchResult, path: str | os.PathLike[str]) -> Non
 
     Args:
         result: what was found.
-        path: the file; one that is there is replaced, in one step.
+        path: the file; an existing one is replaced, in one step.
 
     Raises:
         GraphFileError: the file cannot be written.

@@ -226,7 +226,7 @@ def shown_place(place: str) -> str:
 
 
 def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
-    """Write what was read from a store into a run folder; a copy that is there stays.
+    """Write what was read from a store into a run folder; an existing copy stays.
 
     Raises:
         RunFolderError: it cannot be written.

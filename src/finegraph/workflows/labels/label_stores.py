@@ -38,13 +38,13 @@ def open_store(
         write: whether there will be edits; then the store is checked first.
 
     Raises:
-        DamagedStoreError: the store that is there is not as it was written.
+        DamagedStoreError: the store is not as it was written.
     """
     place = os.fspath(graph)
     if is_store(place):
         refuse_two(database)
         if split_version(place)[1] is not None:
-            raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
+            raise InputError(f"{shown_place(place)}: an earlier state can be read but not opened to work in")
         return _opened(place, write)
     _refuse_no_graph(place)
     target = database if database is not None else os.fspath(store_beside(place))
@@ -76,7 +76,7 @@ def _opened(place: str, write: bool) -> tuple[LabelStore, tuple[str, ...]]:
     try:
         store.check()
         if store.make_anew():
-            return store, ("the suggestions in the store were damaged; those that can be made now are made anew",)
+            return store, ("the suggestions in the store were damaged; those that can be made now are made again",)
     except BaseException:
         store.close()
         raise
@@ -101,7 +101,7 @@ def _filled(target: str, graph: LabelGraph) -> LabelStore:
 
 
 def _refuse_no_graph(place: str) -> None:
-    """Refuse a name that is neither that of a graph file nor of a file that is there, such as a mistyped version.
+    """Refuse a name that is neither that of a graph file nor of an existing file, such as a mistyped version.
 
     A graph file itself need not be there any more once its store is.
     """

@@ -57,7 +57,7 @@ def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: 
 
 
 def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> Fitted:
-    """What `finegraph train` fits when nothing is set; no validation photo is looked at."""
+    """What `finegraph train` fits when nothing is set; no validation photo is used."""
     began = perf_counter()
     fit = _prototypes(own_graph, train, PrototypeSettings())
     choice = choose_solver(

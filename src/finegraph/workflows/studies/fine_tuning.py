@@ -1,6 +1,6 @@
 """The cells of a study with tune = "all": each trains a whole network, by the code of `finegraph train`.
 
-A cell has a run folder while it is trained, so that a study which is stopped goes on in the middle of a cell. When the
+A cell has a run folder while it is trained, so that a stopped study continues in the middle of a cell. When the
 cell is measured, its checkpoints go: a study keeps metrics, not models. Each head has one setting, its recipe, and the
 epoch that was best on the validation photos.
 """
@@ -34,10 +34,6 @@ from finegraph.workflows.training.training_data import TrainingData, make_networ
 from finegraph.workflows.training.tune_all import tune_all
 
 
-class StoppedError(Exception):
-    """Training was asked to stop, and saved."""
-
-
 def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str) -> TrainSettings:
     """The settings of the run of a cell."""
     softmax = cell.head.startswith("softmax")
@@ -65,15 +61,12 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
 
 def fine_tune(
     study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, stage: Stage
-) -> tuple[dict[tuple[str, int], PerPhoto], float | None, dict[str, str]]:
+) -> tuple[dict[tuple[str, int], PerPhoto], float | None, dict[str, str]] | None:
     """Train the network of a cell and measure it.
 
     Returns:
         The values of each photo by split and views; the seconds of training, None if it was stopped in between; and
-        the photos that could not be read, with the reason of each.
-
-    Raises:
-        StoppedError: it was asked to stop.
+        the photos that could not be read, with the reason of each. None if it was asked to stop, and saved.
     """
     kinds = data.sets[cell.kinds] if cell.kinds else data.graph.kinds
     settings = train_settings(study, cell, kinds, data.source)
@@ -102,7 +95,7 @@ def fine_tune(
             progress=lambda name: lambda done, total: stage(name, done, total),
         )
     if tuned is None:
-        raise StoppedError
+        return None
     seconds = None if resume else perf_counter() - began
     classifier = PhotoClassifier(network.to("cpu", torch.float32), views)
     bad = dict.fromkeys(tuned.bad, "it could not be read")
@@ -115,7 +108,7 @@ def fine_tune(
 
 
 def drop_checkpoints(folder: StudyFolder, cell: Cell) -> None:
-    """Remove what a cell no longer needs to go on."""
+    """Remove what a cell no longer needs to continue."""
     checkpoints = RunFolder(folder.runs / cell.name).checkpoints
     if checkpoints.is_dir():
         remove_folder(checkpoints)

@@ -133,7 +133,7 @@ def read_study_data(study: Study, stage: Stage) -> StudyData:
     """
     _check_networks(study)
     source, graph_file = _source(study, stage)
-    samples = _with_test(read_samples(source).without_kinds(), study)  # what a photo shows is no part of a study
+    samples = _with_test(read_samples(source).without_kinds(), study)  # what a photo shows is not part of a study
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
     used = {kind for members in sets.values() for kind in members}

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from finegraph.data.photo_parts import MAX_VIEWS
-from finegraph.errors import FinegraphError, SettingsError, near_paths, unknown_name
+from finegraph.errors import FinegraphError, SettingsError, unknown_name
+from finegraph.files.toml_text import read_toml
 from finegraph.training.settings import TrainSettings, with_current_names
 
 HEADS = {
@@ -142,14 +141,7 @@ def read_study(path: str | os.PathLike[str], *, data: str | None = None, graph: 
         SettingsError: the file cannot be read, or has faults; all of them are in the message.
     """
     name = os.fspath(path)
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"{name}: there is no such file{near_paths(name)}") from None
-    except OSError as error:
-        raise SettingsError(f"{name}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{name}: this is no TOML: {error}") from error
+    values = read_toml(path, SettingsError)
     given = {"data": data, "graph": graph}
     return study_of({**values, **{one: value for one, value in given.items() if value is not None}}, name)
 

@@ -112,7 +112,7 @@ class StudyFolder:
         )
 
     def open(self, study: Study, facts: Mapping[str, Any]) -> None:
-        """Begin the study, or go on with it.
+        """Begin the study, or continue it.
 
         Raises:
             SettingsError: another study was begun here; what differs is in the message.
@@ -166,7 +166,7 @@ class StudyFolder:
         if names:
             listed = "; ".join(f"{name} was {was.get(name)!r}, now {now.get(name)!r}" for name in names)
             raise SettingsError(
-                f"{self.path}: another study was begun in this folder: {listed}; put the old file back to go on with "
+                f"{self.path}: another study was begun in this folder: {listed}; put the old file back to continue "
                 "it, or choose another folder"
             )
 

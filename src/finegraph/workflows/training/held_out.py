@@ -106,7 +106,7 @@ def parts_of_run(run: Path | None) -> ChooseParts:
 
 
 def keep_parts(run: RunFolder, source: str, train: Samples, held_out: Samples) -> None:
-    """Write the lists of what is trained on and of what is held out into a run folder; lists that are there stay.
+    """Write the lists of what is trained on and of what is held out into a run folder; existing lists stay.
 
     Raises:
         RunFolderError: they cannot be written.

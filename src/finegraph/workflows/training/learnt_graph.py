@@ -1,7 +1,7 @@
 """The graph that training learns along: empty cells, suggested kinds, and a tree of fine labels.
 
 All of it follows from what a fit in closed form sees, whatever fits the head in the end. It is learnt once for frozen
-features, and once more whenever the head of a network in training is fitted anew: cells and tree then start from what
+features, and once more whenever the head of a network in training is fitted again: cells and tree then start from what
 they were, and only links change, so that weights keep their place. Suggested kinds stay as they were found.
 """
 
@@ -33,7 +33,7 @@ from finegraph.nn import Network
 from finegraph.training.settings import TrainSettings
 
 MIN_STABILITY = 0.5
-"""Groups of which less is found again when photos are drawn anew are not taken."""
+"""Groups of which less is found again when photos are resampled are not taken."""
 _FOLDS = 5
 _MAX_NOTED = 20
 """How many moves of a turn are named in the log."""
@@ -98,7 +98,7 @@ def learn_training_graph(
         train: the features.
         graph: the graph as it was given.
         settings: what is to be learnt.
-        before: what was learnt before, which it goes on from; by default it begins anew.
+        before: what was learnt before, which it continues from; by default it starts afresh.
         strengths: those of the fit of the head with what was learnt before; by default they are chosen.
     """
     known = graph if before is None else before.graph(room=True)

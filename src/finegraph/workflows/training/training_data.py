@@ -155,7 +155,7 @@ def uses_photo_labels(settings: TrainSettings) -> bool:
 
 
 def with_whole_paths(settings: TrainSettings) -> TrainSettings:
-    """The settings with paths that hold wherever they are read from: a run may be looked at from another folder."""
+    """The settings with paths that hold wherever they are read from: a run may be read from another folder."""
     paths: dict[str, Any] = {
         name: value if value in (None, "", "default", "none") or "://" in value else _whole(value)
         for name, value in (

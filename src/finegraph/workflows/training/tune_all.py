@@ -1,6 +1,6 @@
 """Train the whole network, by the recipe of the settings.
 
-A recipe may start from the head that `tune_head` fits, and fit it anew after each epoch. The head and its scaling are
+A recipe may start from the head that `tune_head` fits, and fit it again after each epoch. The head and its scaling are
 then changed in place, because the optimizer and the checkpoints know their tensors.
 """
 
@@ -55,7 +55,7 @@ class TunedAll:
     Attributes:
         metrics: of the best epoch on the validation photos; empty if there are none.
         bad: the photos that could not be read.
-        fitted: how the head was fitted to the network of the best epoch, where a recipe fits it anew; it can be taught
+        fitted: how the head was fitted to the network of the best epoch, where a recipe fits it again; it can be taught
             then if that is in closed form. None in all processes but the first.
         learnt: what was learnt about the graph, which the head of the best epoch has; None if nothing was asked for.
     """
@@ -88,7 +88,7 @@ def tune_all(
         ranks: this process among the others.
         folder: the folder of the run.
         watcher: receives steps and epochs.
-        resume: whether the run goes on from its last checkpoint.
+        resume: whether the run continues from its last checkpoint.
         progress: receives the stages before the first step.
 
     Returns:
@@ -99,7 +99,7 @@ def tune_all(
     validation = None if data.val is None else _validation(data.val, views, settings, ranks)
     recipe, refit, learning = settings.numbers(), None, _Learning(data.graph)
     if recipe.start == "fitted":
-        # Also in a run that goes on: what was chosen here is what each later head is fitted with.
+        # Also in a run that is resumed: what was chosen here is what each later head is fitted with.
         chosen = _fit_first(network, data, views, settings, ranks, progress, learning)
         data = replace(data, graph=network.graph)
         for note in () if learning.learnt is None or not ranks.first else learning.learnt.notes:
@@ -159,7 +159,7 @@ class _Learning:
     Attributes:
         first: the graph as it was given.
         learnt: what was learnt last; None if nothing was asked for.
-        moves: whether it is learnt again when the head is fitted anew.
+        moves: whether it is learnt again when the head is fitted again.
     """
 
     def __init__(self, first: LabelGraph) -> None:
@@ -200,7 +200,7 @@ def _with_names(network: Network, learnt: GraphLearnt, fitted: FittedHead | None
 
 
 class _Refit:
-    """Fits the head anew, and remembers how that went.
+    """Fits the head again, and remembers how that went.
 
     Attributes:
         called: whether it was called in this process.
@@ -341,5 +341,5 @@ def training_views(views: ViewSettings, recipe: Recipe) -> ViewSettings:
 
 
 def _silent(stage: str) -> Callable[[int, int], None]:
-    """Nobody is told of the features after an epoch."""
+    """The features after an epoch are reported to nobody."""
     return lambda done, total: None

@@ -1,7 +1,7 @@
 """Train the last layer alone: the features of each photo are computed once, and the head is fitted to them exactly.
 
 Minutes become seconds, and there are no learning rates. Strengths of the priors are those of the settings, or chosen by
-validation. Stored features make a second run, or one that goes on after an interruption, start where the last ended.
+validation. Stored features make a second run, or one that continues after an interruption, start where the last ended.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def validate(
     on_bad_file: OnBadFile = "error",
     stop: Callable[[], bool] = lambda: False,
 ) -> Judgement | None:
-    """Judge a network on photos as it will answer them; each is looked at once, by one of the processes.
+    """Judge a network on photos as it will answer them; each is read once, by one of the processes.
 
     Args:
         network: the network; it is left in evaluation mode.
@@ -126,7 +126,7 @@ def validate(
         views: how they are cut.
         ranks: this process among the others.
         threads: how many photos are worked on at the same time.
-        on_bad_file: "error" raises on a photo that cannot be read, "skip" goes on without it.
+        on_bad_file: "error" raises on a photo that cannot be read, "skip" continues without it.
         stop: asked after each batch; all processes get the same answer. With a yes nothing is judged.
 
     Raises:
