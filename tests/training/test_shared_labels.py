@@ -141,7 +141,7 @@ def test_answers_are_counted_as_those_of_a_whole_head():
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"head": "softmax"}, "a softmax head cannot be shared out"),
+        ({"head": "softmax"}, "a softmax head cannot be sharded"),
         ({"coarse_network": "alexnet"}, "coarse labels with features of their own"),
         ({"comparisons": "hotter.csv"}, "comparisons make numbers"),
         ({"learn": ("tree",)}, "a graph that is learnt changes"),

@@ -65,7 +65,7 @@ def test_every_section_is_there(text):
     assert re.findall(r'<li><a href="#(\w+)"', text) == ids
     assert "There are 6 photos of each sort." in text
     assert "bipartite is right, softmax is wrong" in text
-    assert "Those drawn at random leave out the ones that are shown above them." in text
+    assert "The random ones exclude those shown above them." in text
     assert "Similar training photos" in text
     assert "95 % intervals" in text
 

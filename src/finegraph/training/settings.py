@@ -241,11 +241,11 @@ class TrainSettings:
     def _check_shared(self) -> None:
         """Raise if the labels of the last layer are to be shared out, and something else stands against it."""
         against = {
-            "head": self.head == "softmax" and "a softmax head cannot be shared out; use head bipartite",
+            "head": self.head == "softmax" and "a softmax head cannot be sharded; use head bipartite",
             "coarse_network": self.coarse_network is not None
-            and "coarse labels with features of their own cannot be shared out",
+            and "coarse labels with features of their own cannot be sharded",
             "comparisons": self.comparisons is not None
-            and "comparisons make numbers, and a head with numbers cannot be shared out",
+            and "comparisons make numbers, and a head with numbers cannot be sharded",
             "suggest": self.suggest
             and "suggested kinds change the graph, and processes that share labels out need one",
             "learn": bool(self.learn)

@@ -1,7 +1,7 @@
-"""Training with the labels of the head shared out among the processes of a job (`nn/sharded_head.py`).
+"""Training with the labels of the head sharded over the processes of a job (`nn/sharded_head.py`).
 
 Each process makes the rows of its own labels; a whole head is nowhere while the network is trained. A head that is
-fitted to features, to start from or anew after an epoch, is fitted in the first process, which sends the rows; and at
+fitted to features, to start from or again after an epoch, is fitted in the first process, which sends the rows; and at
 the end the first one collects all rows for the model folder. So for these the whole head has to fit there.
 """
 
@@ -22,7 +22,7 @@ _MAX_NAMES = 3
 
 
 def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> None:
-    """Refuse to share labels out where that is not built; settings that do not go with it are refused by themselves.
+    """Refuse to shard labels where that is not built; settings that do not go with it are refused by themselves.
 
     Args:
         settings: of the training.
@@ -35,12 +35,12 @@ def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> No
     if graph.numbers:
         few = ", ".join(graph.numbers[:_MAX_NAMES]) + (", ..." if len(graph.numbers) > _MAX_NAMES else "")
         raise SettingsError(
-            f"shard_labels: a head with numbers cannot be shared out, and the graph has {few}; use kinds to leave them "
+            f"shard_labels: a head with numbers cannot be sharded, and the graph has {few}; use kinds to leave them "
             "out, or leave out shard_labels"
         )
     if settings.device != "cpu" and (settings.device != "auto" or torch.cuda.is_available()):
         raise SettingsError(
-            "shard_labels: labels are shared out among processes that compute on CPUs; set device to cpu, or leave out "
+            "shard_labels: labels are sharded over processes that compute on CPUs; set device to cpu, or leave out "
             "shard_labels"
         )
     try:
@@ -58,7 +58,7 @@ def head_part(graph: LabelGraph, ranks: Ranks, backbone: Backbone) -> ShardedHea
     """
     if backbone.auxiliary_sizes:
         raise SettingsError(
-            "shard_labels: auxiliary branches have heads of their own, which cannot be shared out; set auxiliary to "
+            "shard_labels: auxiliary branches have heads of their own, which cannot be sharded; set auxiliary to "
             "false, or leave out shard_labels"
         )
     return ShardedHead(backbone.feature_size, graph, ranks, rank=ranks.rank, size=ranks.size)

@@ -187,7 +187,7 @@ def make_network(settings: TrainSettings, graph: LabelGraph, ranks: Ranks | None
         ranks: this process among those that may share the labels of the head out; by default it is the only one.
 
     Raises:
-        SettingsError: the labels are to be shared out, and the graph, the network or the device stands against it.
+        SettingsError: the labels are to be sharded, and the graph, the network or the device stands against it.
     """
     share = settings.shard_labels and settings.tune == "all"
     if share:

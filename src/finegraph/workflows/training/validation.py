@@ -66,7 +66,7 @@ class Tally:
         fine: Int[Tensor, " batch"],
         kinds: Mapping[str, Int[Tensor, " batch"]],
     ) -> None:
-        """The same for a head whose labels are shared out; all processes call it with the same photos."""
+        """The same for a head whose labels are sharded; all processes call it with the same photos."""
         best = head.top(features, 1).label[:, 0]
         with torch.no_grad():
             surprise = head.loss(features, fine, kind_weights=0.0, reduction="none", ignore_index=MISSING)
