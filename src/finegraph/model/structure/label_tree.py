@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.graph.group_names import TREE, group_kind
 from finegraph.graph.kind import Kind
 from finegraph.model.structure.graph_statistics import statistics_for
 from finegraph.model.structure.label_groups import group_labels
-from finegraph.model.structure.suggested_groups import LEVELS, group_kind, independent_share, shown_means
+from finegraph.model.structure.suggested_groups import LEVELS, independent_share, shown_means
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
-NAME = "tree"
+NAME = TREE
 """The name of the kinds of the tree: `tree 1` has the largest groups."""
 _ROUNDS = 5
 """The maximum number of rounds of tree and effects."""

@@ -8,7 +8,6 @@ Cost: that of grouping, once per draw.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.kind import Kind
-from finegraph.graph.names import words_of
+from finegraph.graph.group_names import LOOK, group_kind
 from finegraph.model.fitting.class_means import solve_effects
 from finegraph.model.structure.label_groups import Level, group_labels
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -28,7 +26,6 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 LEVELS = 3
 DRAWS = 10
 """The number of resamplings."""
-_NAME = "look"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,42 +144,8 @@ def shared_part(
     return np.asarray((table / union).max(axis=1))
 
 
-# ---- names -----------------------------------------------------------------------------------------------------------
-
-
-def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = _NAME) -> LabelGraph:
+def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = LOOK) -> LabelGraph:
     """The graph with a kind for each level, the smallest groups last."""
     for number, level in enumerate(reversed(levels), start=1):
         graph = graph.with_kind(group_kind(graph, level.groups, f"{name} {number}"))
     return graph
-
-
-def group_kind(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"], name: str) -> Kind:
-    """A kind whose labels are groups, named after what their members share."""
-    labels: list[str] = []
-    for number in range(int(groups.max()) + 1):
-        label = group_name(graph, np.flatnonzero(groups == number))
-        labels.append(f"{label} ({number + 1})" if label in labels else label)
-    return Kind.from_parents(name, labels, groups)
-
-
-def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> str:
-    """A name for a group: words or a coarse label that its members share, or else the first names."""
-    names = [graph.fine[member] for member in members.tolist()]
-    if len(names) == 1:
-        return str(names[0])
-    words = Counter(word for name in names for word in dict.fromkeys(words_of(name)) if len(word) > 1)
-    common = [word for word, count in words.most_common(3) if count >= 0.75 * len(names)]
-    if common:
-        return " ".join(common)
-    shared: list[tuple[float, str]] = []
-    for kind in (graph.kind(kind) for kind in graph.kinds if not graph.kind(kind).binary):
-        weights = kind.rows(members).matrix().sum(axis=0)
-        label = int(weights.argmax())
-        if (
-            weights[label] >= 0.75 * len(names) and names[0] not in kind.labels[label]
-        ):  # such a label would be no more than a list
-            shared.append((float(kind.weight[kind.coarse == label].sum()), kind.labels[label]))
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    listed = f"{names[0]}, {names[1]}{more}"
-    return f"{min(shared)[1]}: {listed}" if shared else listed

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import LabelGraph, Number
+from finegraph.graph.group_names import CONFUSED, LOOK, group_kind
 from finegraph.graph.kind import Kind
 from finegraph.graph.name_kinds import NameKind, kinds_from_names
 from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_groups import (
     DRAWS,
     LEVELS,
-    group_kind,
     groups_of,
     shared_part,
     stability_of,
@@ -41,8 +41,6 @@ from finegraph.model.structure.suggested_groups import (
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 Source = Literal["names", "looks", "confusions"]
-LOOK, CONFUSED = "look", "often confused"
-"""The names of kinds of similar and of confused fine labels."""
 _SAME_PARTITION = 0.99
 """Two kinds with at least this adjusted Rand index count as the same."""
 MAX_SET = 6

@@ -23,8 +23,8 @@ from finegraph.errors import RunFolderError
 from finegraph.evaluation.photo_pack import pack_photos
 from finegraph.files.durable import reason_of, write_over
 from finegraph.graph import LabelGraph
+from finegraph.graph.group_names import group_name
 from finegraph.model.structure.cell_learning import LearntCell, alike_with_label
-from finegraph.model.structure.suggested_groups import group_name
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.reports.run_results import STRUCTURE, STRUCTURE_FORMAT, STRUCTURE_PICTURES, read_structure
 
