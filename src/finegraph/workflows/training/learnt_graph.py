@@ -109,7 +109,7 @@ def learn_training_graph(
     wanted, notes = settings.learn or (), []
     if "cells" in wanted:
         cells = _cells(found.first, statistics)
-        notes.append(_cell_words(cells) if cells is not None else "no cell of the graph is empty: none was learnt")
+        notes.append(_cell_words(cells) if cells is not None else _no_cells(found.first))
         found = replace(found, cells=cells)
     if settings.suggest and before is None:
         suggested, more = _suggested(found, fit, train, looks="tree" not in wanted)
@@ -138,16 +138,33 @@ def _fit(network: Network, train: Features, graph: LabelGraph, strengths: Protot
 
 
 def _cells(graph: LabelGraph, statistics: ClassStatistics) -> LearntGraph | None:
-    """What photos say of the cells of a graph; None if none is empty."""
-    if not any(graph.kind(kind).unknown.any() for kind in graph.kinds):
+    """What photos say of the cells of a graph; None if none is empty or doubtful."""
+    if not graph.kinds:
         return None
-    return learn_cells(graph, statistics.counts, statistics.means, statistics.variances)
+    learnt = learn_cells(graph, statistics.counts, statistics.means, statistics.variances)
+    return learnt if any(bool(places.any()) for places in learnt.latent_places.values()) else None
+
+
+def _no_cells(graph: LabelGraph) -> str:
+    if not graph.kinds:
+        return "the graph has no kinds, so there are no cells to learn; --suggest would make some"
+    return "no cell of the graph is empty, and none is probably wrong: none was learnt"
 
 
 def _cell_words(learnt: LearntGraph) -> str:
     empty = [cell for cell in learnt.cells() if cell.table is None]
     sure = sum(cell.probability >= 0.9 for cell in empty)
-    return f"{len(empty):,} empty cells became weights, {sure:,} of them with 90 % and more on one label"
+    doubtful = sum(int(learnt.doubtful(kind).sum()) for kind in learnt.kinds)
+    parts = []
+    if empty:
+        parts.append(f"{len(empty):,} empty cells became weights, {sure:,} of them with 90 % and more on one label")
+    if doubtful:
+        parts.append(
+            f"{doubtful:,} filled cells that are probably wrong became weights, too"
+            if empty
+            else f"{doubtful:,} filled cells that are probably wrong became weights"
+        )
+    return "; ".join(parts)
 
 
 def _suggested(
