@@ -22,7 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.cells import text_only, without_mark
 from finegraph.model.structure.cell_learning import LearntCell, learn_cells
 from finegraph.model.structure.graph_statistics import statistics_for
-from finegraph.workflows.labels.graph_sources import read_graph_of
+from finegraph.workflows.labels.graph_sources import accepted_in_store, read_graph_of
 from finegraph.workflows.structure.kept_structure import accepted_before, cell_entry, cells_part, keep_structure
 from finegraph.workflows.structure.seen_photos import see_photos
 
@@ -110,7 +110,7 @@ def learn_graph(
     if output is not None:
         with_cells(own, accepted).write(output)
     if seen.run is not None:
-        before = accepted_before(seen.run)
+        before = [*accepted_before(seen.run), *([] if graph is None else accepted_in_store(graph))]
         kept = cells_part(own, statistics, (*doubtful, *empty), seen.listed, accepted, before)
         keep_structure(seen.run, {"cells": kept})
     return GraphLearning(

@@ -58,7 +58,7 @@ _TRUST_FACTOR = 4.0
 is one standard deviation, both of what the kinds share and of a single kind around that."""
 _USUAL_ERROR, _ERROR_CELLS = 0.03, 30.0
 """The prior share of wrong cells, and how many cells it counts as."""
-_ERRORS = (0.001, 0.004, 0.016, 0.064, 0.256)
+_ERRORS = (0.002, 0.008, 0.032, 0.128)
 """The shares of wrong cells that are tried, each so many times the last."""
 _ERROR_CLUES = ("photos", "related")
 """The clues by which it is estimated. Names share words in twos and threes; there a wrong cell looks like a word that
