@@ -219,7 +219,8 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
     notes: list[str] = []
     found = kinds_by_names(seen.graph)
     try:
-        found += kinds_by_looks(seen.graph, seen.statistics, seed=seed)
+        photos = None if seen.train is None else (seen.train.features, seen.train.targets)
+        found += kinds_by_looks(seen.graph, seen.statistics, photos=photos, seed=seed)
     except InputError as error:
         notes.append(f"No groups by looks: {error}.")
     mixed = confusions(seen)
@@ -227,7 +228,7 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
         found += kind_by_confusions(seen.graph, *mixed, seed=seed)
     else:
         notes.append("No confused sets: no photos can be held out.")
-    return found, tuple(notes)
+    return sorted(found, key=lambda one: not one.stable), tuple(notes)  # what is mostly chance comes last
 
 
 def _has_model(place: str | os.PathLike[str]) -> bool:

@@ -31,6 +31,9 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 
 NAME = TREE
 """The name of the kinds of the tree: `tree 1` has the largest groups."""
+MIN_GAIN = 3.0
+"""The gain in log posterior that a move needs when a tree is learnt again: photos that a network was trained on look
+more like their class than others would, so small gains are no news."""
 _ROUNDS = 5
 """The maximum number of rounds of tree and effects."""
 _MIN_ROOM = 8
@@ -148,7 +151,14 @@ def _next(
     own = statistics_for(whole, graph, statistics)
     means, noise, seen = shown_means(whole, own, kept)
     first = None if tree is None or not tree.levels else tree.levels[0][seen]
-    found = group_labels(means, noise, share=independent_share(own), levels=levels, start=first)
+    found = group_labels(
+        means,
+        noise,
+        share=independent_share(own),
+        levels=levels,
+        start=first,
+        min_gain=0.0 if start is None else MIN_GAIN,
+    )
     all_levels = [_for_all(level.groups, seen, len(graph)) for level in found]
     moved = [
         TreeMove(fine=graph.fine[int(seen[move.item])], to=graph.fine[int(seen[move.to])], gain=move.gain)

@@ -34,6 +34,7 @@ from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_groups import (
     DRAWS,
     LEVELS,
+    MIN_STABILITY,
     groups_of,
     shared_part,
     stability_of,
@@ -70,6 +71,11 @@ class SuggestedKind:
     number: Number | None = None
     stability: float | None = None
     label_stability: tuple[float, ...] = ()
+
+    @property
+    def stable(self) -> bool:
+        """Whether at least half of its groups are found again when photos are resampled; names are."""
+        return self.stability is None or self.stability >= MIN_STABILITY
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -138,6 +144,7 @@ def kinds_by_looks(
     statistics: ClassStatistics,
     *,
     levels: int = LEVELS,
+    photos: tuple[Float[Tensor, "photo feature"], Int[Tensor, " photo"]] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[SuggestedKind]:
@@ -147,6 +154,7 @@ def kinds_by_looks(
         graph: the label graph; the effects of its kinds are subtracted first.
         statistics: the class statistics of its fine labels.
         levels: the maximum number of levels.
+        photos: the scaled features and fine labels of the photos of the statistics, to resample; by default means are.
         draws: the number of resamplings for the stability.
         seed: the seed of the draws.
 
@@ -154,7 +162,7 @@ def kinds_by_looks(
         InputError: there are too many fine labels with photos.
     """
     found = groups_of(graph, statistics, levels)
-    stable = stability_of(graph, statistics, found, draws=draws, seed=seed)
+    stable = stability_of(graph, statistics, found, photos=photos, draws=draws, seed=seed)
     suggested: list[SuggestedKind] = []
     for level, own in zip(reversed(found), reversed(stable), strict=True):
         if has_groups(graph, level.groups):

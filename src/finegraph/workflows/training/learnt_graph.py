@@ -32,8 +32,6 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.settings import TrainSettings
 
-MIN_STABILITY = 0.5
-"""Groups of which less is found again when photos are drawn anew are not taken."""
 _FOLDS = 5
 _MAX_NOTED = 20
 """How many moves of a turn are named in the log."""
@@ -182,7 +180,7 @@ def _suggested(
         except InputError as error:
             groups = []
             notes.append(f"no groups by looks: {error}")
-        suggested += [one for one in groups if (one.stability or 0.0) >= MIN_STABILITY]
+        suggested += [one for one in groups if one.stable]
         if unstable := [one.name for one in groups if one not in suggested]:
             notes.append(f"left out, since other photos would give other groups: {', '.join(unstable)}")
     fine, _ = training_targets(train.samples, graph)
