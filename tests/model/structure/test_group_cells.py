@@ -1,4 +1,4 @@
-"""Cells as evidence of groups: likelihoods by enumeration, kinds that cross, and groups that looks alone do not give."""
+"""Cells as evidence of groups: likelihoods by enumeration, kinds that cross, and groups by looks and cells together."""
 
 import math
 from itertools import product

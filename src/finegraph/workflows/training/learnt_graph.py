@@ -206,10 +206,9 @@ def _tree_words(tree: LabelTree, *, first: bool) -> list[str]:
     if not tree.levels:
         return ["no tree: no fine labels look alike"]
     sizes = " and ".join(f"{int(level.max()) + 1:,}" for level in reversed(tree.levels))
-    if first:
-        return [f"the tree has {sizes} groups, from the root on"]
+    title = [f"the tree has {sizes} groups, from the root on"] if first else []
     if not tree.moves:
-        return []
+        return title
     listed = [f"tree: {move.words}" for move in tree.moves[:_MAX_NOTED]]
     more = len(tree.moves) - len(listed)
-    return [*listed, *([f"tree: {more:,} more fine labels moved"] if more > 0 else [])]
+    return [*title, *listed, *([f"tree: {more:,} more fine labels moved"] if more > 0 else [])]
