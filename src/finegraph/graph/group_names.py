@@ -31,7 +31,7 @@ _MIN_SHARE, _MIN_LIFT, _MAX_OUTSIDE = 0.75, 2.0, 0.5
 """What a shared word or coarse label needs: the share of members, how many times that of others, and at most this."""
 _MAX_SHARED, _MAX_PARTS, _MAX_LETTERS = 10, 3, 40
 """How many shared words a name has, how many words stand for parts of a group, and how long a listed name is."""
-_JOINING = frozenset(
+JOINING = frozenset(
     # of English, German, the Romance languages, Dutch, Swedish
     {"and", "at", "by", "for", "from", "in", "no", "not", "of", "on", "or", "the", "to", "with", "without"}
     | {"den", "der", "des", "die", "mit", "ohne", "und", "vom", "von", "zu"}
@@ -111,7 +111,7 @@ def _shares(words: tuple[tuple[frozenset[str], ...], Counter[str]], members: NDA
     found = {}
     for word, count in inside.items():
         outside = (counts[word] - count) / others
-        if word in _JOINING or (len(word) < 2 and word.isascii()) or outside > _MAX_OUTSIDE:
+        if word in JOINING or (len(word) < 2 and word.isascii()) or outside > _MAX_OUTSIDE:
             continue
         if count > 1 and count / size >= _MIN_LIFT * outside:
             found[word] = count / size
@@ -132,7 +132,7 @@ def _spelt(graph: LabelGraph, members: NDArray[np.int64], chosen: set[str]) -> s
                 phrases.append([])
             phrases[-1] += [*(between or []), part] if phrases[-1] else [part]
             between = []
-        if not words or (words[0] in _JOINING and len(words) == 1):
+        if not words or (words[0] in JOINING and len(words) == 1):
             between = None if between is None else [*between, run]
         elif not any(word in chosen for word in words):
             between = None
