@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import LabelGraph, Number
-from finegraph.graph.group_names import CONFUSED, LOOK, group_kind
+from finegraph.graph.group_names import CONFUSED, LOOK, group_kind, is_found
 from finegraph.graph.kind import Kind
 from finegraph.graph.name_kinds import NameKind, kinds_from_names
 from finegraph.model.structure.label_groups import adjusted_rand
@@ -44,6 +44,8 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 Source = Literal["names", "looks", "confusions"]
 _SAME_PARTITION = 0.99
 """Two kinds with at least this adjusted Rand index count as the same."""
+_NEAR = 0.7
+"""The same for a kind of groups that photos gave before: a near copy of these is no news."""
 MAX_SET = 6
 """How many fine labels a set may have."""
 MIN_CONFUSION = 0.02
@@ -131,9 +133,8 @@ def has_groups(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bo
         if not kind.one_parent:
             continue
         both = (kind.parents >= 0) & (groups >= 0)
-        if (
-            both.sum() >= 0.5 * (groups >= 0).sum()
-            and adjusted_rand(kind.parents[both], groups[both]) >= _SAME_PARTITION
+        if both.sum() >= 0.5 * (groups >= 0).sum() and adjusted_rand(kind.parents[both], groups[both]) >= (
+            _NEAR if is_found(name) else _SAME_PARTITION
         ):
             return True
     return False
