@@ -82,10 +82,10 @@ def _print_cells(out: Console, title: str, cells: Sequence[LearntCell], shown: i
     if not cells:
         return
     out.print(f"{title}: {count(len(cells), 'cell')}")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (cell.fine, cell.kind, cell.label, *_odds(cell), cell.table or "", str(cell.photos)) for cell in cells[:shown]
     ]
-    headings = ("fine label", "kind", "rather", "odds", "if empty", "table says", "photos")
+    headings: tuple[str, ...] = ("fine label", "kind", "rather", "odds", "if empty", "table says", "photos")
     if cells[0].table is None:  # there is no table to count
         headings = ("fine label", "kind", "probably", "odds", "photos")
         rows = [(*row[:4], row[6]) for row in rows]

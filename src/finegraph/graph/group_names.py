@@ -164,7 +164,8 @@ def _parts(
 ) -> str:
     """Words that each stand for some members, if together they stand for most; else nothing."""
     own, _ = words
-    left, found = set(members.tolist()), []
+    found: list[str] = []
+    left = set(members.tolist())
     while left and len(found) < _MAX_PARTS:
         having = {word: {row for row in left if word in own[row]} for word in shares}
         word = max(having, key=lambda one: (len(having[one]), shares[one], one), default="")

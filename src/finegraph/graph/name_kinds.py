@@ -161,22 +161,22 @@ def _words(fine: Sequence[str], parts: Sequence[Kind] = ()) -> Iterable[NameKind
         for form in own:
             having.setdefault(form, []).append(row)
     least = max(2, round(0.02 * len(fine)))
-    told = {
+    of_parts = {
         tuple(np.flatnonzero(kind.parents == label).tolist()) for kind in parts for label in range(len(kind.labels))
     }
     together: dict[tuple[int, ...], list[str]] = {}
     for form, rows in having.items():
         if least <= len(rows) <= 0.5 * len(fine) and len(form) > 2 and form not in JOINING:
             together.setdefault(tuple(rows), []).append(form)
-    usual = sorted((rows for rows in together if rows not in told), key=len, reverse=True)[:_MAX_WORDS]
+    usual = sorted((rows for rows in together if rows not in of_parts), key=len, reverse=True)[:_MAX_WORDS]
     if len(usual) < 2:
         return
     kinds: dict[str, Kind] = {}
-    for rows in usual:
+    for names in usual:
         has = np.zeros(len(fine), dtype=np.int64)
-        has[list(rows)] = 1
-        first = lists[rows[0]]
-        shown = " ".join(first[form] for form in first if form in together[rows])
+        has[list(names)] = 1
+        first = lists[names[0]]
+        shown = " ".join(first[form] for form in first if form in together[names])
         name = f"word{GROUP_SEPARATOR}{shown}"
         kinds.setdefault(name, Kind.from_parents(name, BINARY_LABELS, has))
     shared = len({row for rows in usual for row in rows}) / len(fine)

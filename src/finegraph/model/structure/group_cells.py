@@ -81,7 +81,9 @@ class GroupCells:
         """The same for larger groups, in which labels repeat."""
         return replace(self, crossing=self.crossing[:, :0])
 
-    def log_likelihood(self, binary: Tensor, crossing: Tensor) -> Tensor:
+    def log_likelihood(
+        self, binary: Float[Tensor, "*batch kind 2"], crossing: Float[Tensor, "*batch coarse"]
+    ) -> Float[Tensor, "*batch"]:
         """How likely the cells of groups are, relative to cells that have nothing to do with groups.
 
         Args:
