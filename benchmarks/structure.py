@@ -10,7 +10,8 @@ draws. Cells are learnt with all clues, and without those of names, which give s
     cells    30 % of all cells hidden: how many are found, beside the most frequent label and beside what the same head
              says of single photos of known cells; top-1 with the learnt graph and with cells left unknown
     wrong    5 % of all cells wrong: how many of the 20 most doubtful are (there may be fewer than 20)
-    groups   without the kind that is asked for: the adjusted Rand index of the groups of each level with its labels
+    groups   without the kind that is asked for: the adjusted Rand index of the groups of each level with its labels, by
+             looks alone (no kind known), by cells alone, and by both (all other kinds known)
     sure     without any kind: photos with a sure answer at 5 % risk with groups, and with fine labels alone
     tree     how many classes are with their true siblings, at three distances between parents
 """
@@ -38,7 +39,8 @@ from finegraph.model.features import extract_features
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.fitting.prototypes import PrototypeFit, fit_prototypes
 from finegraph.model.structure.cell_learning import CLUES, learn_cells
-from finegraph.model.structure.label_groups import adjusted_rand
+from finegraph.model.structure.group_cells import GroupCells, crossing_candidates
+from finegraph.model.structure.label_groups import adjusted_rand, group_labels
 from finegraph.model.structure.label_tree import learn_tree
 from finegraph.model.structure.suggested_groups import groups_of, with_groups
 from finegraph.model.structure.suggested_kinds import kinds_by_names
@@ -191,6 +193,11 @@ def _groups(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, kin
         scores = [adjusted_rand(level.groups, graph.parents(kind)) for level in found]
         _add(rows, f"groups: best adjusted Rand index with {kind}, {title}, {words}", max(scores, default=0.0))
         _add(rows, f"groups: of the first level, {title}, {words}", scores[0] if scores else 0.0)
+    seen = np.arange(len(graph))
+    cells = GroupCells.of(without, seen, crossing_candidates(without))
+    alone = group_labels(torch.zeros(len(graph), 1), torch.ones(len(graph)), share=0.0, cells=cells)
+    scores = [adjusted_rand(level.groups, graph.parents(kind)) for level in alone]
+    _add(rows, f"groups: best adjusted Rand index with {kind}, cells alone, {words}", max(scores, default=0.0))
 
 
 def _sure(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, test: Part) -> None:
@@ -281,7 +288,7 @@ def _with_siblings(groups: np.ndarray, truth: np.ndarray) -> float:
 def _photos(options: argparse.Namespace) -> tuple[LabelGraph, Part, Part]:
     """The graph, and features with fine labels of both splits."""
     if options.data is None:
-        menu = write_menu(options.menu, "small", workers=1)
+        menu = write_menu(options.menu, "small", seed=options.seed, workers=1)
         data, graph = menu.manifest, LabelGraph.read(menu.graph)
     else:
         data, graph = options.data, source_graph(options.data)
@@ -319,6 +326,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="the photos, as for `finegraph train`; by default the small drawn menu")
     parser.add_argument("--menu", type=Path, default=Path("menu-small"), help="where the menu is drawn")
+    parser.add_argument("--seed", type=int, default=0, help="of the menu")
     parser.add_argument("--parts", nargs="+", default=["cells", "wrong"], help="cells, wrong, groups, sure, tree")
     parser.add_argument("--photos", type=int, default=5, help="photos per class")
     parser.add_argument("--draws", type=int, default=5)

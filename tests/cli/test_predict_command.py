@@ -101,6 +101,21 @@ def test_what_contradicts_the_photo_is_said(capsys):
     assert lines[3:5] == ["  Sure at a risk of 5%: it is Anjou (99.0%).", "  The photo alone gave what is given 62 %."]
 
 
+def test_a_sure_group_is_said_by_its_labels(capsys):
+    found = Prediction("p.jpg", (Answer("gala", 0.5),), {}, 0.05, Statement("look 1", "apple", 0.9995, 2), None, None)
+    groups = {("look 1", "apple"): ("gala", "pink lady")}
+    print_prediction(console(), found, {}, groups)
+    assert (
+        "Sure at a risk of 5%: it is one of 2 that look alike (apple): gala, pink lady (>99.9%)."
+        in capsys.readouterr().out
+    )
+    many = tuple(f"sort {number}" for number in range(9))
+    mixed = replace(found, sure=Statement("often confused", "sort 0, sort 1 and 7 more", 0.96, 9))
+    print_prediction(console(), mixed, {}, {("often confused", "sort 0, sort 1 and 7 more"): many})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it is one of 9 that are often confused: sort 0, sort 1, sort 2, sort 3 and 5 more (96.0%)." in said
+
+
 def test_what_to_ask_next(capsys):
     asked = (
         Question("with: scallion", True, 0.9, 0.4, 0.8, 0.83),

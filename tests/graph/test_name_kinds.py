@@ -48,3 +48,17 @@ def test_names_that_say_nothing(names):
 
 def test_what_each_fine_label_has_for_itself_is_no_kind():
     assert "before @" not in found("a @ X", "b @ X", "c @ Y", "d @ Y")
+
+
+def test_words_inside_parts_are_suggested_too():
+    dishes = ("clay pot tofu with egg", "steamed tofu with pea", "clay pot beef with pea", "fried beef with egg")
+    names = [f"{dish} @ {place}" for dish in dishes for place in ("Jade Lantern", "Harbour Moon")]
+    by_name = {one.name: one for one in kinds_from_names(names)}
+    assert {"before @", "after @", "word"} == set(by_name)
+    assert {kind.name for kind in by_name["word"].kinds} == {
+        "word: clay pot",
+        "word: tofu",
+        "word: beef",
+        "word: egg",
+        "word: pea",
+    }

@@ -25,9 +25,10 @@ def run(tmp_path):
     folder = make_run(tmp_path / "run", made_up_graph(6), 30)
     photo = str(tmp_path / "photo.png")
     (tmp_path / "photo.png").write_bytes(picture(0))
-    cell = {"fine": ODD, "kind": "tofu", "label": "yes", "table": "no", "odds": 40.2, "photos": 3}
+    cell = {"fine": ODD, "kind": "tofu", "label": "yes", "table": "no", "odds": 1.2, "odds_if_empty": 40.2, "photos": 3}
+    cell["source"] = "photos"
     cell |= {"own": {"label": ODD, "photos": [photo]}, "alike": [{"label": "soup", "photos": [photo]}]}
-    empty = {**cell, "fine": "rice", "table": None, "odds": 1e9, "alike": []}
+    empty = {**cell, "fine": "rice", "table": None, "odds": 1e9, "source": "other cells and the name", "alike": []}
     keep_structure(
         folder,
         {
@@ -64,8 +65,9 @@ def test_what_was_learnt_is_shown_and_the_tree_unfolds(page, run, tmp_path):
     page.goto((tmp_path / "report.html").as_uri())
     panel = page.locator("#structure")
     text = panel.inner_text()
-    assert f"{ODD}: photos say tofu: yes, odds 40 to 1; the table says no." in text
-    assert "rice: photos say tofu: yes, odds more than 1,000 to 1. accepted" in text
+    said = f"{ODD}: photos say tofu: yes; the table says no. Odds 1.2 to 1, or 40 to 1 as if the cell were empty."
+    assert said in text
+    assert "rice: other cells and the name say tofu: yes, odds more than 1,000 to 1. accepted" in text
     assert "1 cell was accepted" in text
     assert "alike; stable 80 %; helps accepted" in " ".join(text.split())
     assert panel.locator("b").count() == 0

@@ -75,9 +75,21 @@ def test_faults_are_said_in_words(model, table, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="expected odds or a file of cells"):
         learn_graph(model, graph=table, accept="none.csv", output=tmp_path / "new.csv")
     wrong = tmp_path / "wrong.csv"
-    wrong.write_text("accept,fine,kind,label\nyes,nobody,dish,x\nyes,egg rice @ B,dish,x\nno,a,b,c\n")
-    with pytest.raises(DataError, match=r"line 2: .*'nobody'.*line 3: 'dish' has no label 'x'$"):
+    known = "egg rice @ B,dish"
+    wrong.write_text(
+        f"accept,fine,kind,label\nyes,nobody,dish,x\n\nyes,{known},x\nno,a,b,c\n"
+        f"ja,{known},kung pao\n\u2713,{known},kung pao\n"
+    )
+    with pytest.raises(DataError) as found:
         learn_graph(model, graph=table, accept=str(wrong), output=tmp_path / "new.csv")
+    assert str(found.value).partition(": ")[2].split("; ") == [
+        "line 2: the graph has no cell 'nobody', 'dish'",
+        "line 4: 'dish' has no label 'x'",
+        "line 5: the graph has no cell 'a', 'b'",
+        "line 6: expected yes, no or nothing in the column accept, got 'ja'",
+        "line 7: expected yes, no or nothing in the column accept, got '\u2713'",
+    ]
+    assert not (tmp_path / "new.csv").exists()
     others = tmp_path / "others.csv"
     LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": None}}).write(others)
     with pytest.raises(InputError, match="another data set"):

@@ -11,6 +11,7 @@ from finegraph.errors import InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import Kind
 from finegraph.labelling import LabelStore
+from finegraph.labelling.suggestions.proposals import Proposal
 from finegraph.reports.run_results import read_structure
 from finegraph.workflows.labels.graph_sources import read_graph_of
 from finegraph.workflows.learn_graph import learn_graph
@@ -120,6 +121,30 @@ def test_learnt_cells_are_kept_with_photos(run):
     assert len(kept["pictures"]) == len(set(kept["pictures"]))
     assert set(cell["own"]["photos"]) <= set(kept["pictures"])
     assert all(one["photos"] for one in cell["alike"])
+
+
+def test_what_was_accepted_stays_known(run, tmp_path):
+    """Also after learning again, and what was accepted on the labelling page with it."""
+    cells = tmp_path / "cells.csv"
+    cells.write_text("accept,fine,kind,label\nyes,blue large,colour,blue\n")
+    learn_graph(run, graph=_with_gap(run), accept=str(cells), output=tmp_path / "new.csv")
+    learn_graph(run)
+    first = {"fine": "blue large", "kind": "colour", "label": "blue"}
+    assert read_structure(run)["cells"]["accepted"] == [first]
+    with LabelStore.create(tmp_path / "labels.db") as store:
+        store.import_graph(LabelGraph.read(_with_gap(run)), person="import", edit_id="first")
+        told = {"source": "model", "score": 0.9, "reason": "seen"}
+        store.put_suggestions(
+            "model", [Proposal("grey", "chance", "1", **told), Proposal("red small", "chance", "0", **told)]
+        )
+        numbers = [one.number for one in store.suggestions().rows]
+        undone = store.accept(numbers[1:], person="ann", edit_id="second")
+        store.accept(numbers[:1], person="ann", edit_id="third")
+        store.undo(undone.batch, person="ann", edit_id="fourth")
+        (kept,) = (edit for edit in store.history(target="cell") if edit.action == "accept" and not edit.undone)
+    learn_graph(run, graph=tmp_path / "labels.db")
+    accepted = read_structure(run)["cells"]["accepted"]
+    assert accepted == [first, {"fine": kept.fine, "kind": "chance", "label": kept.after}]
 
 
 def _with_gap(run):

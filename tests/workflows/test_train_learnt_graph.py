@@ -110,7 +110,7 @@ def test_cells_that_are_learnt_while_a_network_is_trained_go_on_to_the_same_mode
 def grouped(monkeypatch):
     """Let groups be by colour, but for one fine label that means choose, so that it moves when the network does."""
 
-    def group(means, noise, *, share, levels, start):
+    def group(means, noise, *, share, levels, start, min_gain):
         groups = np.array([0, 0, 1, 1, 2])
         item = int(1e6 * abs(float(means.sum()))) % 4
         groups[item] = 2
@@ -139,6 +139,15 @@ def test_a_tree_that_moves_while_a_network_is_trained_goes_on_to_the_same_model(
     assert any("moved to the group of" in text for text in notes)
     assert one.graph.kinds == (f"{NAME} 1",)
     assert {len(one.graph.labels(kind)) for kind in one.graph.kinds} == {len(set(one.graph.parents(f"{NAME} 1")))}
+
+
+@pytest.mark.deep
+def test_a_tree_of_real_moves_goes_on_to_the_same_model_and_is_kept_with_its_own_moves(manifest, tmp_path):
+    whole = settings(manifest, tune="all", epochs=3, batch_size=8, lr=0.05, workers=1, judge_every=1, learn=("tree",))
+    one, _ = resumed(whole, tmp_path)
+    kept = [read_structure(tmp_path / name).get("tree") for name in ("straight", "broken")]
+    assert kept[0] == kept[1]
+    assert bool(one.graph.kinds) == (kept[0] is not None)
 
 
 def resumed(whole, tmp_path):

@@ -27,7 +27,10 @@ def learn(
     kind: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Learn this kind only; repeatable.")] = None,
     accept: Annotated[
         str | None,
-        typer.Option(metavar="ODDS|CSV", help="Accept cells with such odds (40: 40 to 1), or those marked in a file."),
+        typer.Option(
+            metavar="ODDS|CSV",
+            help="Accept cells with such odds given the table (40: 40 to 1), or those marked in a file.",
+        ),
     ] = None,
     cells: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Write all learnt cells to a file with a column to mark them.")
@@ -42,8 +45,9 @@ def learn(
     """Learn empty cells from photos, and find wrong ones.
 
     Photos, related kinds and names say what a cell should hold, each as far as it is right about cells that are known.
-    No file changes: --accept writes what is accepted to a new one. The model's head must have been fitted in closed
-    form, as finegraph train does with few photos.
+    The odds count what the table says, as far as it is right; a second column has them as if the cell were empty. No
+    file changes: --accept writes what is accepted to a new one. A head that was fitted by descent keeps no statistics;
+    then the photos of its run are looked at once more.
     """
     from finegraph.workflows.learn_graph import learn_graph
 
@@ -57,6 +61,9 @@ def learn(
     if not learnt.doubtful and not learnt.empty:
         out.print("No cell is empty, and nothing speaks against one that is filled.")
     if learnt.doubtful:
+        out.print(
+            "odds: against the table, which is right in most cells; if empty: as if the table said nothing there."
+        )
         out.print(f"About {100 * learnt.error:.1f} % of the filled cells are wrong, by this estimate.")
     if cells is not None:
         out.print(
@@ -73,16 +80,26 @@ def _print_cells(out: Console, title: str, cells: Sequence[LearntCell], shown: i
     if not cells:
         return
     out.print(f"{title}: {count(len(cells), 'cell')}")
-    rows = [
-        (cell.fine, cell.kind, cell.label, f"{odds_of(cell)} to 1", cell.table or "", str(cell.photos))
-        for cell in cells[:shown]
+    rows: list[tuple[str, ...]] = [
+        (cell.fine, cell.kind, cell.label, *_odds(cell), cell.table or "", str(cell.photos)) for cell in cells[:shown]
     ]
-    print_table(out, ("fine label", "kind", "photos say", "odds", "table says", "photos"), rows, right=(3, 5))
+    headings: tuple[str, ...] = ("fine label", "kind", "rather", "odds", "if empty", "table says", "photos")
+    if cells[0].table is None:  # there is no table to count
+        headings = ("fine label", "kind", "probably", "odds", "photos")
+        rows = [(*row[:4], row[6]) for row in rows]
+    print_table(out, headings, rows, right=(3, 4, 6) if len(headings) > 5 else (3, 4))
     if len(cells) > shown:
         out.print(f"... and {len(cells) - shown:,} more; --json lists them all")
     out.print()
 
 
-def odds_of(cell: LearntCell) -> str:
-    """Odds as they are read."""
-    return f"{min(cell.odds, 1e6):,.0f}" if cell.odds >= 10 else f"{cell.odds:.1f}"
+def _odds(cell: LearntCell) -> tuple[str, str]:
+    """The odds of a cell as they are read: given the table, and as if it were empty."""
+    given, alone = (_read(odds) for odds in (cell.odds, cell.odds_if_empty))
+    return f"{given} to 1", f"{alone} to 1"
+
+
+def _read(odds: float) -> str:
+    if odds >= 10:
+        return f"{min(odds, 1e6):,.0f}"
+    return f"{odds:.1f}" if odds >= 0.1 else "under 0.1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +13,9 @@ from finegraph.cli.next_commands import print_next
 from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+MIN_STABILITY = 0.5
+"""Groups of which less is found again are not offered."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,18 +84,25 @@ def _print_suggestions(to: Console, found: GraphSuggestions, shown: int) -> None
         to.print("Nothing to suggest: names share nothing, and no fine labels look alike beyond the kinds there are.")
         return
     rows = [
-        (str(one.number), one.name, one.source, _labels(one), _percent(one.stability), *_changes(one.effect))
+        (
+            str(one.number),
+            one.name,
+            one.source,
+            _labels(one),
+            _percent(one.stability),
+            "" if one.effect is None else one.effect.words,
+            *_changes(one.effect),
+        )
         for one in found.suggestions
     ]
-    headings = ("", "kind", "from", "labels", "stable", "log likelihood", "top-1", "sure answers", "labels left")
+    headings = ("", "kind", "from", "labels", "stable", "it", "log likelihood", "top-1", "sure answers", "labels left")
     width = len(headings) if found.judged else 5
     print_table(to, headings[:width], [row[:width] for row in rows], right=(0, 4))
     if found.judged is not None and found.now is not None:
         now = found.now
         to.print(
             f"Changes are those of {found.judged}, with 95 % intervals; labels left: after the sure answer. Now: top-1 "
-            f"{_percent(now['top1'])}, a sure answer to {_percent(now['sure'])} of them, {_percent(now['sure_wrong'])} "
-            f"of these wrong, leaving {_number(now['sure_labels'])} fine labels."
+            f"{_percent(now['top1'])}, {_sure_now(now)}."
         )
     for one in found.suggestions:
         to.print()
@@ -139,8 +149,12 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
-def _number(value: float | None) -> str:
-    return "0" if value is None else f"{value:.1f}"
+def _sure_now(now: Mapping[str, float | None]) -> str:
+    """What sure answers there are without any change."""
+    if not now["sure"] or now["sure_labels"] is None:
+        return "no sure answer to any of them"
+    wrong = f"{_percent(now['sure_wrong'])} of these wrong"
+    return f"a sure answer to {_percent(now['sure'])} of them, {wrong}, leaving {now['sure_labels']:.1f} fine labels"
 
 
 def _print_next(to: Console, found: GraphSuggestions, model: Path) -> None:
@@ -153,10 +167,6 @@ def _print_next(to: Console, found: GraphSuggestions, model: Path) -> None:
             train = f"finegraph train {quote(found.data)} --graph {quote(found.output)}"
             commands.append((train, "train with them"))
         print_next(to, commands)
-    elif found.suggestions:
-        accepting = f"finegraph graph suggest {quote(str(model))} --accept {quote(_first(found.suggestions))} -o FILE"
+    elif stable := [one for one in found.suggestions if one.stability is None or one.stability >= MIN_STABILITY]:
+        accepting = f"finegraph graph suggest {quote(str(model))} --accept {quote(stable[0].name)} -o FILE"
         print_next(to, [(accepting, "write a graph with the suggestions that you want, to edit or to train with")])
-
-
-def _first(suggestions: Sequence[Suggestion]) -> str:
-    return suggestions[0].name

@@ -68,5 +68,5 @@ def predict(
         for number, prediction in enumerate(result.predictions):
             if number:
                 out.print()
-            print_prediction(out, prediction, result.given)
+            print_prediction(out, prediction, result.given, result.groups)
     print_left_out(console(stderr=True), [str(error) for error in result.bad])

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from finegraph.cli.terminal import aligned, printable
+from finegraph.graph.group_names import CONFUSED, short_name
 from finegraph.model.answering.predictions import chance_words
 
 if TYPE_CHECKING:
@@ -34,13 +35,19 @@ _WEAK = 0.05
 _MAX_IN_LINE = 4
 
 
-def print_prediction(out: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
+def print_prediction(
+    out: Console,
+    prediction: Prediction,
+    given: Mapping[str, Sequence[str]],
+    groups: Mapping[tuple[str, str], Sequence[str]] | None = None,
+) -> None:
     """Print the prediction of one photo.
 
     Args:
         out: where it is printed.
         prediction: the prediction.
         given: what was known beside the photo.
+        groups: the fine labels of groups that photos gave, by kind and label; of these the sure answer names some.
     """
     from rich.text import Text
 
@@ -60,7 +67,7 @@ def print_prediction(out: Console, prediction: Prediction, given: Mapping[str, S
         out.print()
         _print_rows(out, kinds, name_style="dim")
     out.print()
-    _print_paragraph(out, _sure_words(prediction, given))
+    _print_paragraph(out, _sure_words(prediction, given, groups or {}))
     if prediction.evidence_probability is not None:
         start = "But the photo" if prediction.contradicts_photo else "The photo"
         _print_paragraph(out, f"{start} alone gave what is given {chance_words(prediction.evidence_probability)}.")
@@ -108,7 +115,11 @@ def _group_words(parts: Mapping[str, float]) -> str:
     return f"{words}; perhaps {_listed(perhaps)}" if perhaps else words
 
 
-def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> str:
+def _sure_words(
+    prediction: Prediction,
+    given: Mapping[str, Sequence[str]],
+    groups: Mapping[tuple[str, str], Sequence[str]],
+) -> str:
     """The sure answer as a sentence."""
     sure, risk = prediction.sure, f"{100 * prediction.risk:.3g}%"
     if sure is None:
@@ -121,11 +132,24 @@ def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> s
         return f"If {_given_words(given)}, then it is {best.label} ({_percent(best.probability)})."
     if sure.kind is None:
         what = f"it is {sure.label}"
+    elif (sure.kind, sure.label) in groups:
+        what = _group_answer(sure.kind, sure.label, groups[sure.kind, sure.label])
     elif sure.label in ("yes", "no"):
         what = f"{_kind_words(sure.kind)}: {sure.label}"
     else:
         what = f"the {sure.kind} is {sure.label}"
     return f"Sure at a risk of {risk}: {what} ({_percent(sure.probability)})."
+
+
+def _group_answer(kind: str, label: str, members: Sequence[str]) -> str:
+    """What a group that photos gave says: which fine labels it may be."""
+    shown = members[: _MAX_IN_LINE if len(members) > _MAX_IN_LINE + 1 else None]
+    more = len(members) - len(shown)
+    if len(members) == 1:
+        return f"it is {members[0]}"
+    why = "are often confused" if kind.startswith(CONFUSED) else "look alike"
+    name = "" if any(short_name(one) in label for one in members) else f" ({label})"
+    return f"it is one of {len(members)} that {why}{name}: {', '.join(shown)}{f' and {more:,} more' if more else ''}"
 
 
 def _effect_words(question: Question) -> str:

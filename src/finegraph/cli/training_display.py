@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from shlex import quote
 from time import monotonic
 from types import TracebackType
@@ -243,13 +244,27 @@ def _next(result: TrainResult) -> list[tuple[str, str]]:
         held_out = result.held_out and result.to_evaluate == result.validated_on
         which = "photos held out" if held_out else f"photos of {result.to_evaluate}"
         commands.append((evaluate, f"how good it is, on the {which}: accuracy per kind, sure answers"))
-    commands += model_commands(result.run)
+    commands += [*_graph_commands(result.run), *model_commands(result.run)]
     if result.worth is not None:  # lessons add to what class means were fitted from
         teach = f"{own_command()} teach {quote(result.run)}"
         suggest = f"{own_command()} suggest-photos {quote(result.run)}"
         commands.append((f"{teach} LABEL PHOTO", "correct it: it learns what a photo shows, at once"))
         commands.append((f"{suggest} UNLABELLED_PHOTOS", "which photos to label next"))
     return commands
+
+
+def _graph_commands(run: str) -> list[tuple[str, str]]:
+    """What to do about a graph that was learnt along."""
+    from finegraph.reports.run_results import read_structure
+
+    learnt, program = read_structure(Path(run)) or {}, own_command()
+    found = []
+    if "cells" in learnt:
+        found.append((f"{program} graph learn {quote(run)}", "empty and doubtful cells with odds, to accept"))
+    if "added" in learnt or "tree" in learnt:
+        what = "what each suggested kind changes; accepted ones can be named and corrected with finegraph label"
+        found.append((f"{program} graph suggest {quote(run)}", what))
+    return found
 
 
 _NUMBERS = "numbers."

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from finegraph.graph.group_names import JOINING
 from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.names import name_fault, words_of
@@ -67,9 +68,10 @@ def kinds_from_names(fine: Sequence[str]) -> list[NameKind]:
     if len(fine) < 2:
         return []
     found = [*_parts(fine), *_numbers(fine)]
-    if not any(one.kinds for one in found):
+    parts = [kind for one in found for kind in one.kinds]
+    if not parts:
         found += _ends(fine)
-        found += _words(fine)
+    found += _words(fine, parts)
     distinct: dict[tuple[int, ...], NameKind] = {}
     for one in found:
         key = tuple(one.kinds[0].parents.tolist()) if len(one.kinds) == 1 else (id(one),)
@@ -147,23 +149,39 @@ def _numbers(fine: Sequence[str]) -> Iterable[NameKind]:
         )
 
 
-def _words(fine: Sequence[str]) -> Iterable[NameKind]:
-    """A group of binary kinds: which shared words a name contains."""
+def _words(fine: Sequence[str], parts: Sequence[Kind] = ()) -> Iterable[NameKind]:
+    """A group of binary kinds: which shared words a name contains.
+
+    Words that the same names have are one ("clay pot"). Those that join others are left out, and so are those that say
+    what a label of a part says ("Willow" and "Kitchen" of "@ Willow Kitchen").
+    """
     lists = [{_stem(word): word for word in words_of(name) if not word.isdecimal()} for name in fine]
-    counts = Counter(form for own in lists for form in own)
+    having: dict[str, list[int]] = {}
+    for row, own in enumerate(lists):
+        for form in own:
+            having.setdefault(form, []).append(row)
     least = max(2, round(0.02 * len(fine)))
-    usual = [form for form, count in counts.most_common() if least <= count <= 0.5 * len(fine) and len(form) > 2]
-    chosen = usual[:_MAX_WORDS]
-    if len(chosen) < 2:
+    of_parts = {
+        tuple(np.flatnonzero(kind.parents == label).tolist()) for kind in parts for label in range(len(kind.labels))
+    }
+    together: dict[tuple[int, ...], list[str]] = {}
+    for form, rows in having.items():
+        if least <= len(rows) <= 0.5 * len(fine) and len(form) > 2 and form not in JOINING:
+            together.setdefault(tuple(rows), []).append(form)
+    usual = sorted((rows for rows in together if rows not in of_parts), key=len, reverse=True)[:_MAX_WORDS]
+    if len(usual) < 2:
         return
-    kinds = []
-    for form in chosen:
-        has = np.array([form in own for own in lists], dtype=np.int64)
-        shown = next(own[form] for own in lists if form in own)
-        kinds.append(Kind.from_parents(f"word{GROUP_SEPARATOR}{shown}", BINARY_LABELS, has))
-    shared = sum(any(form in own for form in chosen) for own in lists) / len(fine)
+    kinds: dict[str, Kind] = {}
+    for names in usual:
+        has = np.zeros(len(fine), dtype=np.int64)
+        has[list(names)] = 1
+        first = lists[names[0]]
+        shown = " ".join(first[form] for form in first if form in together[names])
+        name = f"word{GROUP_SEPARATOR}{shown}"
+        kinds.setdefault(name, Kind.from_parents(name, BINARY_LABELS, has))
+    shared = len({row for rows in usual for row in rows}) / len(fine)
     if shared >= _MIN_SHARED:
-        yield NameKind(reason="words that names share", kinds=tuple(kinds), shared=shared)
+        yield NameKind(reason="words that names share", kinds=tuple(kinds.values()), shared=shared)
 
 
 def _stem(text: str) -> str:

@@ -95,6 +95,18 @@ def words_of(name: str) -> list[str]:
     return found
 
 
+def spelt_words(name: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The runs of letters or digits of a name as they are spelt, each with its words in the form used for comparison.
+
+    Example:
+        >>> spelt_words("Crème-brûlée 豆腐脑")
+        [('Crème', ('creme',)), ('brûlée', ('brulee',)), ('豆腐脑', ('豆腐', '腐脑'))]
+    """
+    runs = groupby(unicodedata.normalize("NFC", _HUMP.sub(" ", name)), _form)
+    spelt = ["".join(signs) for form, signs in runs if form]
+    return [(run, tuple(words_of(run))) for run in spelt]
+
+
 def _form(sign: str) -> str:
     """What a character belongs to: a number, a word, a script without spaces, or nothing."""
     group = unicodedata.category(sign)[0]

@@ -45,7 +45,9 @@ def _cells(cells: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str,
             "kind": cell["kind"],
             "label": cell["label"],
             "table": cell["table"],
-            "odds": "more than 1,000" if cell["odds"] > 1000 else f"{cell['odds']:,.{0 if cell['odds'] >= 10 else 1}f}",
+            "source": cell.get("source", "photos"),
+            "odds": _odds(cell["odds"]),
+            "odds_if_empty": None if cell["table"] is None else _odds(cell.get("odds_if_empty", cell["odds"])),
             "accepted": (cell["fine"], cell["kind"]) in accepted,
             "own": _shown(cell["own"]["photos"], pictures),
             "alike": [
@@ -65,6 +67,12 @@ def _cells(cells: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str,
         ],
         "accepted": len(accepted),
     }
+
+
+def _odds(odds: float) -> str:
+    if odds > 1000:
+        return "more than 1,000"
+    return f"{odds:,.{0 if odds >= 10 else 1}f}" if odds >= 0.1 else "less than 0.1"
 
 
 def _suggested(suggested: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str, Any]:

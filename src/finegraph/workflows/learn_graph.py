@@ -22,13 +22,15 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.cells import text_only, without_mark
 from finegraph.model.structure.cell_learning import LearntCell, learn_cells
 from finegraph.model.structure.graph_statistics import statistics_for
-from finegraph.workflows.labels.graph_sources import read_graph_of
-from finegraph.workflows.structure.kept_structure import cell_entry, cells_part, keep_structure
+from finegraph.workflows.labels.graph_sources import accepted_in_store, read_graph_of
+from finegraph.workflows.structure.kept_structure import accepted_before, cell_entry, cells_part, keep_structure
 from finegraph.workflows.structure.seen_photos import see_photos
 
-COLUMNS = ("accept", "fine", "kind", "label", "odds", "table", "photos")
+COLUMNS = ("accept", "fine", "kind", "label", "odds", "odds_if_empty", "table", "photos")
 """The columns of a file of learnt cells."""
-_YES = {"yes", "y", "x", "1", "true"}
+_YES, _NO = {"yes", "y", "x", "1", "true"}, {"", "no", "n", "0", "false"}
+_MAX_FAULTS = 20
+"""How many faults of a file are listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +104,14 @@ def learn_graph(
     found = [cell for cell in learnt.cells() if chosen is None or cell.kind in chosen]
     empty = tuple(sorted((cell for cell in found if cell.table is None), key=lambda cell: -cell.probability))
     doubtful = tuple(cell for cell in found if cell.contradicts)
-    accepted = () if accept is None else _accepted(accept, (*doubtful, *empty), own)
+    accepted = () if accept is None else _accepted(accept, (*doubtful, *empty), found, own)
     if cells is not None:
         write_cells(cells, (*doubtful, *empty))
     if output is not None:
         with_cells(own, accepted).write(output)
     if seen.run is not None:
-        kept = cells_part(own, statistics, (*doubtful, *empty), seen.listed, accepted)
+        before = [*accepted_before(seen.run), *([] if graph is None else accepted_in_store(graph))]
+        kept = cells_part(own, statistics, (*doubtful, *empty), seen.listed, accepted, before)
         keep_structure(seen.run, {"cells": kept})
     return GraphLearning(
         empty=empty,
@@ -120,14 +123,16 @@ def learn_graph(
     )
 
 
-def _accepted(accept: str, cells: Sequence[LearntCell], graph: LabelGraph) -> tuple[LearntCell, ...]:
-    """The cells that are accepted, by odds or by a file."""
+def _accepted(
+    accept: str, cells: Sequence[LearntCell], all_cells: Sequence[LearntCell], graph: LabelGraph
+) -> tuple[LearntCell, ...]:
+    """The cells that are accepted: by odds of those that are listed, or by a file of any."""
     try:
         odds = float(accept)
     except ValueError:
         marked = read_cells(accept, graph)
         return tuple(
-            replace(cell, label=marked[cell.fine, cell.kind]) for cell in cells if (cell.fine, cell.kind) in marked
+            replace(cell, label=marked[cell.fine, cell.kind]) for cell in all_cells if (cell.fine, cell.kind) in marked
         )
     if not odds > 0:
         raise InputError(f"accept: expected odds above 0, or a file of cells, got {accept!r}")
@@ -162,7 +167,9 @@ def write_cells(path: str | os.PathLike[str], cells: Sequence[LearntCell]) -> No
     table.writerow(COLUMNS)
     for cell in cells:
         names = [text_only(name) for name in (cell.fine, cell.kind, cell.label)]
-        table.writerow(["", *names, f"{cell.odds:.3g}", text_only(cell.table or ""), cell.photos])
+        table.writerow(
+            ["", *names, f"{cell.odds:.3g}", f"{cell.odds_if_empty:.3g}", text_only(cell.table or ""), cell.photos]
+        )
     try:
         write_over(Path(path), text.getvalue().encode("utf-8", "surrogateescape"))
     except OSError as error:
@@ -173,28 +180,37 @@ def read_cells(path: str | os.PathLike[str], graph: LabelGraph) -> dict[tuple[st
     """The cells that are marked in a file: the label by fine label and kind. Labels may have been edited.
 
     Raises:
-        DataError: the file cannot be read, or names what the graph does not have; all faults at once.
+        DataError: the file cannot be read, has marks other than yes and no, or names what the graph does not have; all
+            faults at once, with their lines.
     """
     place = os.fspath(path)
     try:
         with Path(path).open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            rows = [(reader.line_num, row) for row in reader]
     except (OSError, csv.Error) as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         raise DataError(f"{place}: expected odds or a file of cells, and no such file can be read: {reason}") from error
-    if rows and not {"accept", "fine", "kind", "label"} <= rows[0].keys():
-        raise DataError(f"{place}: expected the columns accept, fine, kind and label, got {', '.join(rows[0])}")
+    if rows and not {"accept", "fine", "kind", "label"} <= rows[0][1].keys():
+        raise DataError(f"{place}: expected the columns accept, fine, kind and label, got {', '.join(rows[0][1])}")
     marked, faults = {}, []
-    for line, row in enumerate(rows, start=2):
-        if (row["accept"] or "").strip().casefold() not in _YES:
-            continue
+    fine_labels = set(graph.fine)
+    for line, row in rows:
+        mark = (row["accept"] or "").strip()
         fine, kind, label = (without_mark(row[name] or "") for name in ("fine", "kind", "label"))
-        if fine not in graph.fine or kind not in graph.kinds:
+        if mark.casefold() not in _YES | _NO:
+            faults.append(f"line {line}: expected yes, no or nothing in the column accept, got {mark!r}")
+        elif fine not in fine_labels or kind not in graph.kinds:
             faults.append(f"line {line}: the graph has no cell {fine!r}, {kind!r}")
+        elif mark.casefold() in _NO:
+            continue
         elif label not in graph.labels(kind):
             faults.append(f"line {line}: {kind!r} has no label {label!r}")
+        elif graph.kind(kind).row_sizes[graph.fine_index(fine)] > 1:
+            faults.append(f"line {line}: {fine!r} has several labels of {kind!r}, which are no single cell to change")
         else:
             marked[fine, kind] = label
     if faults:
-        raise DataError(f"{place}: " + "; ".join(faults[:20]))
+        more = f"; and {len(faults) - _MAX_FAULTS:,} more" if len(faults) > _MAX_FAULTS else ""
+        raise DataError(f"{place}: " + "; ".join(faults[:_MAX_FAULTS]) + more)
     return marked

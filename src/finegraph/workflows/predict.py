@@ -11,8 +11,10 @@ import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 from finegraph.data.photo_decoding import open_photo
 from finegraph.errors import DataError, InputError, PhotoFileError, UnknownNameError, unknown_name
@@ -20,6 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.builders.folders import is_photo, passed_over
 from finegraph.graph.formats.cells import text_only
 from finegraph.graph.formats.text_file import write_text
+from finegraph.graph.group_names import is_found
 from finegraph.inference.evidence import FINE, is_label_range, log_likelihood
 from finegraph.inference.numbers.known_values import known_values
 from finegraph.model import PhotoClassifier, Prediction
@@ -39,6 +42,7 @@ class PredictionResult:
         views: how many views of each photo were averaged.
         predictions: of the photos that could be read, in the order in which they were named.
         bad: the photos that could not be read.
+        groups: the fine labels of those sure answers that are groups which photos gave, by kind and label.
     """
 
     model: str
@@ -46,6 +50,7 @@ class PredictionResult:
     views: int
     predictions: tuple[Prediction, ...]
     bad: tuple[PhotoFileError, ...]
+    groups: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON data."""
@@ -55,6 +60,9 @@ class PredictionResult:
             "views": self.views,
             "photos": [prediction.to_dict() for prediction in self.predictions],
             "bad": [{"photo": error.path, "reason": error.reason} for error in self.bad],
+            "groups": [
+                {"kind": kind, "label": label, "fine": list(fine)} for (kind, label), fine in self.groups.items()
+            ],
         }
 
 
@@ -125,7 +133,27 @@ def predict_photos(
         raise DataError(
             f"none of {len(bad)} photos could be read; the first is {bad[0]}" if len(bad) > 1 else str(bad[0])
         )
-    return PredictionResult(model=os.fspath(model), given=evidence, views=views, predictions=predictions, bad=bad)
+    return PredictionResult(
+        model=os.fspath(model),
+        given=evidence,
+        views=views,
+        predictions=predictions,
+        bad=bad,
+        groups=_sure_groups(classifier.graph, predictions),
+    )
+
+
+def _sure_groups(graph: LabelGraph, predictions: Sequence[Prediction]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The fine labels of sure answers that are groups which photos gave."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for sure in (prediction.sure for prediction in predictions):
+        if sure is None or sure.kind not in graph.kinds or not is_found(sure.kind):
+            continue
+        kind = graph.kind(sure.kind)
+        if (kind.name, sure.label) not in found and sure.label in kind.labels:
+            rows = np.flatnonzero(kind.matrix()[:, kind.labels.index(sure.label)])
+            found[kind.name, sure.label] = tuple(graph.fine[row] for row in rows.tolist())
+    return found
 
 
 def _missing(files: Sequence[str]) -> PhotoFileError | None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
+from finegraph.graph.group_names import TREE
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model.structure.suggested_kinds import (
@@ -29,7 +30,7 @@ from finegraph.model.structure.suggested_kinds import (
     with_suggested,
 )
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of
-from finegraph.workflows.structure.kept_structure import keep_structure, photos_by_label, photos_of
+from finegraph.workflows.structure.kept_structure import keep_structure, photos_by_label, photos_of, tree_part
 from finegraph.workflows.structure.kind_effects import KindEffect, PhotoJudge, confusions, effect_of
 from finegraph.workflows.structure.seen_photos import LabelledPhotos, SeenPhotos, Stage, see_photos
 
@@ -205,7 +206,11 @@ def suggest_graph(
     )
     result = _with_accepted(result, seen.graph, suggested, accept, output)
     if seen.run is not None:
-        keep_structure(seen.run, {"suggested": result.to_dict()})
+        parts: dict[str, Any] = {"suggested": result.to_dict()}
+        looks = [one.kinds[0].parents for one in reversed(suggested) if one.source == "looks"]
+        if looks and not any(name.startswith(f"{TREE} ") for name in seen.graph.kinds):  # a tree of training stays
+            parts["tree"] = tree_part(seen.graph, looks, None if seen.train is None else seen.train.samples)
+        keep_structure(seen.run, parts)
     return result
 
 
@@ -219,7 +224,8 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
     notes: list[str] = []
     found = kinds_by_names(seen.graph)
     try:
-        found += kinds_by_looks(seen.graph, seen.statistics, seed=seed)
+        photos = None if seen.train is None else (seen.train.features, seen.train.targets)
+        found += kinds_by_looks(seen.graph, seen.statistics, photos=photos, seed=seed)
     except InputError as error:
         notes.append(f"No groups by looks: {error}.")
     mixed = confusions(seen)
@@ -227,7 +233,7 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
         found += kind_by_confusions(seen.graph, *mixed, seed=seed)
     else:
         notes.append("No confused sets: no photos can be held out.")
-    return found, tuple(notes)
+    return sorted(found, key=lambda one: not one.stable), tuple(notes)  # what is mostly chance comes last
 
 
 def _has_model(place: str | os.PathLike[str]) -> bool:

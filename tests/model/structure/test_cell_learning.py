@@ -1,5 +1,6 @@
 """Cells that are hidden are found again, cells that are wrong stand out, and nothing that is known changes."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,6 +36,53 @@ def test_wrong_cells_come_first():
     assert worst.words.startswith(f"{worst.fine}: photos say dish: {worst.label}, odds ")
     assert worst.words.endswith(f"to 1; the table says {worst.table}")
     assert 0.0 < learnt.error < 0.1
+
+
+def test_odds_count_the_table_as_far_as_it_is_right():
+    graph, counts, means, variances = drawn()
+    clean = learn_cells(graph, counts, means, variances)
+    assert clean.error < 0.01
+    assert not [cell for cell in clean.cells() if cell.contradicts and cell.odds >= 40]
+    learnt = learn_cells(graph, counts, 0.3 * means, variances)
+    own, others = torch.from_numpy(graph.parents("dish")), len(graph.labels("dish")) - 1
+    for row, table in enumerate(own.tolist()):
+        alone, given = learnt.beliefs["dish"][row], learnt.weights["dish"][row]
+        other = (table + 1) % (others + 1)
+        expected = float(alone[other] / alone[table]) * learnt.error / (1.0 - learnt.error) / others
+        assert float(given[other] / given[table]) == pytest.approx(expected, rel=1e-6)
+    cell = min((cell for cell in learnt.cells() if cell.kind == "dish"), key=lambda one: one.table_posterior)
+    assert cell.odds == pytest.approx(cell.posterior / cell.table_posterior)
+    hidden = learn_cells(with_parents(graph, "tofu", {3: -1}), counts, means, variances)
+    (empty,) = (cell for cell in hidden.cells() if cell.table is None)
+    assert empty.odds == pytest.approx(empty.odds_if_empty)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1])
+def test_the_share_of_wrong_cells_is_estimated(share):
+    """Of 200 cells each of two kinds; by a factor of three where some are wrong, and next to none where none is."""
+    graph, counts, means, variances = drawn(200)
+    random = np.random.default_rng(3)
+    for kind, count in (("dish", 6), ("tofu", 2)):
+        rows = np.flatnonzero(random.random(200) < share)
+        graph = with_parents(graph, kind, {int(row): int((graph.parents(kind)[row] + 1) % count) for row in rows})
+    error = learn_cells(graph, counts, means, variances).error
+    assert error < 0.01 if not share else share / 3 < error < 2 * share
+
+
+def test_doubtful_cells_are_latent_and_the_table_is_their_prior():
+    graph, counts, means, variances = drawn()
+    own = int(graph.parents("dish")[3])
+    learnt = learn_cells(with_parents(graph, "dish", {3: (own + 1) % 6}), counts, means, variances)
+    assert learnt.doubtful("dish").nonzero().flatten().tolist() == [3]
+    filled = learnt.filled()
+    row = filled.kind("dish").matrix()[3]
+    assert row.argmax() == own
+    assert row[own] == pytest.approx(float(learnt.weights["dish"][3, own]), abs=0.02)
+    others = [number for number in range(len(graph)) if number != 3]
+    assert np.array_equal(filled.matrix("dish")[others], graph.matrix("dish")[others])
+    latent = learnt.latent()
+    assert latent is not None
+    torch.testing.assert_close(latent.prior["dish"][3], learnt.weights["dish"][3], rtol=0, atol=1e-3)
 
 
 def test_a_wrong_cell_does_not_support_itself():

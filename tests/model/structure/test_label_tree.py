@@ -8,7 +8,7 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.structure.label_groups import adjusted_rand
-from finegraph.model.structure.label_tree import NAME, LabelTree, learn_tree
+from finegraph.model.structure.label_tree import MIN_GAIN, NAME, LabelTree, learn_tree, moves_between
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 
@@ -64,3 +64,36 @@ def test_a_kind_that_is_called_like_the_tree_is_refused(drawn_tree):
     graph, statistics, _ = drawn_tree
     with pytest.raises(InputError, match="a kind tree already"):
         learn_tree(learn_tree(graph, statistics).named_on(graph), statistics)
+
+
+def test_moves_between_two_trees_are_those_of_labels_that_are_elsewhere():
+    graph = LabelGraph(list("abcdef"))
+
+    def tree(groups):
+        return LabelTree(levels=(np.array(groups),), room=(6,))
+
+    def moved(before, after):
+        return [(move.fine, move.to) for move in moves_between(graph, tree(before), tree(after))]
+
+    assert moved([0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]) == []
+    assert moved([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0]) == []
+    assert moved([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1]) == [("c", "d")]
+    assert moved([0, 0, 0, 1, 1, 1], [0, 0, 2, 1, 1, 1]) == [("c", "c")]
+
+
+def test_a_tree_that_is_learnt_again_needs_more_than_a_small_gain():
+    """With means that moved a little, as those of photos that a network learnt do, nobody leaves their group."""
+    random = np.random.default_rng(2)
+    centres = random.normal(0, 1, (4, 40))[np.arange(24) % 4]
+    means = torch.from_numpy(centres + random.normal(0, 0.5, (24, 40)))
+    graph = LabelGraph([f"item {number}" for number in range(24)])
+    counts = torch.full((24,), 3.0, dtype=torch.float64)
+
+    def statistics(own):
+        variances = Variances(own=0.5, kinds={}, noise=0.3)
+        return ClassStatistics(counts=counts, sums=own * counts[:, None], variances=variances, strength=0.3)
+
+    tree = learn_tree(graph, statistics(means))
+    again = learn_tree(graph, statistics(means + 0.1 * torch.randn(24, 40, dtype=torch.float64)), start=tree)
+    assert all(move.gain >= MIN_GAIN for move in again.moves)
+    assert np.array_equal(again.levels[0], tree.levels[0])

@@ -5,7 +5,7 @@ import torch
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Variances
-from finegraph.model.structure.suggested_groups import group_kind, group_name, groups_of, stability_of, with_groups
+from finegraph.model.structure.suggested_groups import groups_of, stability_of, with_groups
 from finegraph.model.structure.suggested_kinds import confused_sets
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
@@ -55,23 +55,6 @@ def test_what_kinds_tell_is_taken_off():
     counts = torch.full((16,), 5.0, dtype=torch.float64)
     level, *_ = groups_of(table, statistics_of(means, counts, {"place": 9.0}))
     assert level.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
-
-
-def test_names_of_groups():
-    graph = LabelGraph.from_table(
-        {
-            "royal gala apple": {"aisle": "fruit"},
-            "pink lady apple": {"aisle": "fruit"},
-            "banana": {"aisle": "fruit"},
-            "soap": {"aisle": "bath"},
-            "towel": {"aisle": "bath"},
-        }
-    )
-    assert group_name(graph, np.array([0, 1])) == "apple"
-    assert group_name(graph, np.array([3, 4])) == "bath: soap, towel"
-    assert group_name(graph, np.array([2])) == "banana"
-    assert group_name(graph, np.array([2, 3])) == "banana, soap"
-    assert len(set(group_kind(graph, np.array([0, 1, 0, 1, 2]), "g").labels)) == 3
 
 
 def test_confused_labels_are_joined_up_to_a_size():

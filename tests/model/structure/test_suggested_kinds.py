@@ -6,10 +6,12 @@ import torch
 from drawn_means import drawn
 
 from finegraph.graph import LabelGraph
+from finegraph.graph.kind import Kind
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_kinds import (
     CONFUSED,
+    has_groups,
     kind_by_confusions,
     kinds_by_looks,
     kinds_by_names,
@@ -68,3 +70,13 @@ def test_what_is_confused_is_one_kind():
     assert found.kinds[0].labels == ("ramen", "udon")
     assert kind_by_confusions(found.on(graph), probs, targets, draws=1) == []  # the graph says it now
     assert kind_by_confusions(graph, torch.eye(4), torch.arange(4), draws=1) == []
+
+
+def test_a_near_copy_of_found_groups_is_not_suggested_again():
+    groups = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    near = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3])
+    for name, known in (("often confused", True), ("shelf", False)):
+        graph = LabelGraph([f"item {number}" for number in range(9)]).with_kind(
+            Kind.from_parents(name, ["a", "b", "c"], groups)
+        )
+        assert has_groups(graph, near) is known

@@ -12,8 +12,12 @@ labels of a cell have probabilities. The two steps alternate (expectation-maximi
 from independent, and so are kinds, so each clue of each kind has a trust, a to e. Trust is chosen to make the known
 cells most likely, each predicted as if it were hidden; so the odds are honest as far as hidden cells are like known
 ones. The trusts of a clue are shrunk towards each other, so that kinds with few known cells borrow from the others;
-but if dishes "with tomato" often have none, names count little for tomato alone. `error`, the share of known cells
-that are wrong, is estimated along with the rest. Cost: about ten rounds of fine^2 x coarse and coarse^2 x fine.
+but if dishes "with tomato" often have none, names count little for tomato alone.
+
+`error` is the share of known cells that are wrong. Estimated step by step along with trust it stays far too small: a
+few wrong cells cost all clues their trust, and then nothing looks wrong. So cells are learnt with each of several
+shares, by photos and related kinds alone, and the most probable one is taken. Cost: about 40 rounds of fine^2 x coarse
+and coarse^2 x fine.
 
 A learnt cell comes with evidence that people can look at: the most similar fine labels that have the label in question.
 People believe "photos say tofu: yes" when they see it next to two similar dishes with tofu. Distances are between
@@ -28,7 +32,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -45,15 +49,20 @@ Trust = dict[str, Tensor]
 """Per clue, how much it counts for each kind."""
 CLUES = ("photos", "related", "words", "named")
 """The clues about a cell besides the frequencies of its labels."""
-_ROUNDS, _MIN_CHANGE = 20, 0.01
+_ROUNDS, _MIN_CHANGE = 8, 0.01
 """The maximum number of rounds, and the change of a weight below which they stop."""
 _USUAL_TRUST = {"related": 0.3, "words": 0.5, "named": 2.0}
 _USUAL_DIRECTIONS = 30.0
 _TRUST_FACTOR = 4.0
 """The prior of trust: centred at these values (for photos, as if this many directions were independent). A factor of 4
 is one standard deviation, both of what the kinds share and of a single kind around that."""
-_USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
+_USUAL_ERROR, _ERROR_CELLS = 0.03, 30.0
 """The prior share of wrong cells, and how many cells it counts as."""
+_ERRORS = (0.002, 0.008, 0.032, 0.128)
+"""The shares of wrong cells that are tried, each so many times the last."""
+_ERROR_CLUES = ("photos", "related")
+"""The clues by which it is estimated. Names share words in twos and threes; there a wrong cell looks like a word that
+means nothing."""
 _PRIOR_SHARE = 2.0
 """How many photos the learnt probabilities of a cell count as, per photo of its fine label."""
 _MIN_PRIOR = 1e-4
@@ -62,15 +71,17 @@ _MIN_PRIOR = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class LearntCell:
-    """One cell as predicted without its own entry in the table.
+    """One cell: what photos, other cells and names say of it, without the table and with it.
 
     Attributes:
         fine: the fine label.
         kind: the kind.
-        label: the most probable label.
-        probability: how probable it is.
+        label: the most probable label if the cell were empty.
+        probability: how probable it is then.
         table: the label in the table; None if the cell is empty.
-        table_probability: its probability; None if the cell is empty.
+        table_probability: its probability if the cell were empty; None if it is.
+        posterior: how probable the label is given the table, too, of which a share of cells is wrong.
+        table_posterior: the same of the label in the table; None if the cell is empty.
         photos: how many photos the fine label has.
         evidence: cells are sorted by this: for a filled cell the odds against the table, divided by the number of other
             labels, since a slip may hit any of them; for an empty one its odds.
@@ -82,12 +93,20 @@ class LearntCell:
     probability: float
     table: str | None
     table_probability: float | None
+    posterior: float
+    table_posterior: float | None
     photos: int
     evidence: float
 
     @property
     def odds(self) -> float:
-        """The odds of the label against the one in the table; against all others if the cell is empty."""
+        """The odds of the label against the one in the table, given the table; against all others if it is empty."""
+        against = 1.0 - self.posterior if self.table_posterior is None else self.table_posterior
+        return self.posterior / max(against, 1e-12)
+
+    @property
+    def odds_if_empty(self) -> float:
+        """The same if the cell were empty: what photos, other cells and the name say alone."""
         against = 1.0 - self.probability if self.table_probability is None else self.table_probability
         return self.probability / max(against, 1e-12)
 
@@ -97,11 +116,15 @@ class LearntCell:
         return self.table is not None and self.table != self.label
 
     @property
+    def source(self) -> str:
+        """Who speaks: photos, if there are some."""
+        return "photos" if self.photos else "other cells and the name"
+
+    @property
     def words(self) -> str:
         """The evidence in words."""
         odds = f"{self.odds:,.0f}" if self.odds >= 10 else f"{self.odds:.1f}"
-        who = "photos say" if self.photos else "other cells and the name say"
-        text = f"{self.fine}: {who} {self.kind}: {self.label}, odds {odds} to 1"
+        text = f"{self.fine}: {self.source} say {self.kind}: {self.label}, odds {odds} to 1"
         return f"{text}; the table says {self.table}" if self.contradicts else text
 
 
@@ -117,6 +140,9 @@ class LearntGraph:
         trust: per clue, how much it counts for each kind.
         error: the estimated share of known cells that are wrong.
         rounds: the number of rounds.
+        photos: how many photos each fine label has.
+        latent_places: per kind, the cells that are latent: unknown ones, and doubtful ones, which given the table are
+            more probably wrong than right.
     """
 
     graph: LabelGraph
@@ -127,35 +153,41 @@ class LearntGraph:
     error: float
     rounds: int
     photos: Float[Tensor, " fine"]
+    latent_places: dict[str, Bool[Tensor, " fine"]]
+
+    def doubtful(self, kind: str) -> Bool[Tensor, " fine"]:
+        """The filled cells of a kind that are latent, since they are more probably wrong than right."""
+        return self.latent_places[kind] & ~torch.from_numpy(self.graph.kind(kind).unknown.copy())
 
     def filled(self) -> LabelGraph:
-        """The graph with learnt weights in its unknown cells; known cells stay unchanged."""
+        """The graph with learnt weights in its unknown and its doubtful cells; all others stay unchanged."""
         graph = self.graph
-        for name in self.kinds:
-            kind = graph.kind(name)
-            if kind.unknown.any():
-                graph = graph.with_kind(_filled(kind, self.weights[name].numpy()))
+        for name, places in self.latent_places.items():
+            if bool(places.any()):
+                graph = graph.with_kind(_filled(graph.kind(name), self.weights[name].numpy(), places.numpy()))
         return graph
 
     def latent(self) -> LatentCells | None:
-        """The unknown cells, to be learnt further while a head is fitted by descent; None if there are none."""
-        places = {name: torch.from_numpy(self.graph.kind(name).unknown.copy()) for name in self.kinds}
-        places = {name: own for name, own in places.items() if bool(own.any())}
+        """The latent cells, to be learnt further while a head is fitted by descent; None if there are none.
+
+        What the table says of a doubtful one is a part of its prior.
+        """
+        places = {name: own for name, own in self.latent_places.items() if bool(own.any())}
         prior = {}
         for name in places:
-            kept = torch.where(self.beliefs[name] >= _MIN_PRIOR, self.beliefs[name], 0.0)
-            prior[name] = kept / kept.sum(dim=1, keepdim=True)
+            kept = torch.where(self.weights[name] >= _MIN_PRIOR, self.weights[name], 0.0)
+            prior[name] = kept / kept.sum(dim=1, keepdim=True).clamp_min(1e-300)
         strength = 1.0 + _PRIOR_SHARE * self.photos
         return LatentCells(places=places, prior=prior, strength=strength) if places else None
 
     def moved_to(self, graph: LabelGraph) -> LearntGraph:
-        """The same with the weights of the unknown cells taken from another graph."""
+        """The same with the weights of the latent cells taken from another graph."""
         weights, beliefs = dict(self.weights), dict(self.beliefs)
-        for name in self.kinds:
-            unknown = torch.from_numpy(self.graph.kind(name).unknown.copy())[:, None]
+        for name, places in self.latent_places.items():
             own = torch.from_numpy(graph.kind(name).matrix())
-            weights[name] = torch.where(unknown, own, weights[name])
-            beliefs[name] = torch.where(unknown, own, beliefs[name])
+            unknown = torch.from_numpy(self.graph.kind(name).unknown.copy())
+            weights[name] = torch.where(places[:, None], own, weights[name])
+            beliefs[name] = torch.where(unknown[:, None], own, beliefs[name])
         return replace(self, weights=weights, beliefs=beliefs)
 
     def cells(self) -> list[LearntCell]:
@@ -169,6 +201,7 @@ class LearntGraph:
             best = self.beliefs[name].argmax(dim=1)
             for fine in np.flatnonzero(kind.row_sizes <= 1).tolist():
                 row, label = self.beliefs[name][fine], int(best[fine])
+                given = self.weights[name][fine]
                 own = None if kind.unknown[fine] else int(kind.coarse[kind.starts[fine]])
                 right = max(1.0 - float(row[label]) if own is None else float(row[own]), 1e-12)
                 others = 1 if own is None else max(len(kind.labels) - 1, 1)
@@ -180,6 +213,8 @@ class LearntGraph:
                         probability=float(row[label]),
                         table=None if own is None else kind.labels[own],
                         table_probability=None if own is None else float(row[own]),
+                        posterior=float(given[label]),
+                        table_posterior=None if own is None else float(given[own]),
                         photos=int(self.photos[fine]),
                         evidence=(1.0 - right) / right / others,
                     )
@@ -215,18 +250,9 @@ def learn_cells(
     if unknown := [clue for clue in clues if clue not in CLUES]:
         raise InputError(f"clues: expected some of {', '.join(CLUES)}, got {unknown[0]!r}")
     problem = _Problem(graph, names, counts, means, variances, tuple(clues))
-    rows, error, rounds = problem.start(), _USUAL_ERROR, 0
-    trust = {clue: torch.full((len(names),), problem.usual_trust(clue), dtype=torch.float64) for clue in clues}
-    change = math.inf
-    while rounds < _ROUNDS and change >= _MIN_CHANGE:
-        rounds += 1
-        clue_scores = problem.clues_of(rows)
-        trust = problem.fit_trust(clue_scores, trust, error)
-        beliefs = problem.beliefs(clue_scores, trust)
-        now = problem.rows(beliefs, error)
-        error = problem.error(beliefs, error)
-        change = float((now - rows).abs().max())
-        rows = now
+    error = problem.likely_error()
+    found = problem.settle(error, tuple(clues))
+    rows, beliefs, trust, rounds = found.rows, found.beliefs, found.trust, found.rounds
     parts = problem.split(torch.from_numpy(np.arange(problem.coarse_count)))
     return LearntGraph(
         graph=graph,
@@ -237,7 +263,19 @@ def learn_cells(
         error=error,
         rounds=rounds,
         photos=counts,
+        latent_places=dict(zip(names, problem.latent(found).t(), strict=True)),
     )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Found:
+    """What is learnt with a share of wrong cells; `log_posterior` is that of the trust, given the known cells."""
+
+    rows: Tensor
+    beliefs: Tensor
+    trust: Trust
+    rounds: int
+    log_posterior: float
 
 
 class _Problem:
@@ -271,6 +309,36 @@ class _Problem:
             matrix = torch.from_numpy(kind.matrix())
             self.fixed[:, starts[number] : starts[number + 1]] = torch.where(several[:, None], matrix, 0.0)
 
+    def likely_error(self) -> float:
+        """The most probable share of known cells that are wrong, between several that are tried."""
+        clues = tuple(clue for clue in self.clues if clue in _ERROR_CLUES) or self.clues
+        tried = [self.settle(error, clues) for error in _ERRORS]
+        values = [one.log_posterior + _log_prior(error) for one, error in zip(tried, _ERRORS, strict=True)]
+        return math.exp(_peak([math.log(error) for error in _ERRORS], values))
+
+    def settle(self, error: float, clues: tuple[str, ...]) -> _Found:
+        """Weights of cells and trust in turns, with a share of wrong cells, until nothing changes."""
+        rows = self.start()
+        trust = {clue: torch.full((len(self.label_counts),), self.usual_trust(clue)).double() for clue in clues}
+        rounds, change, loss = 0, math.inf, 0.0
+        while rounds < _ROUNDS and change >= _MIN_CHANGE:
+            rounds += 1
+            clue_scores = self.clues_of(rows, clues)
+            trust, loss = self.fit_trust(clue_scores, trust, error)
+            beliefs = self.beliefs(clue_scores, trust)
+            now = self.rows(beliefs, error)
+            change = float((now - rows).abs().max())
+            rows = now
+        return _Found(rows=rows, beliefs=beliefs, trust=trust, rounds=rounds, log_posterior=-loss)
+
+    def latent(self, found: _Found) -> Tensor:
+        """Which cells are unknown, or probably wrong."""
+        return (~self.known & ~self.is_fixed) | self.probably_wrong(found)
+
+    def probably_wrong(self, found: _Found) -> Tensor:
+        """Which known cells are more probably wrong than right."""
+        return self.known & (self.table_probs(self.split(found.rows)) < 0.5)
+
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         return torch.split(values, self.label_counts, dim=values.ndim - 1)
 
@@ -289,10 +357,10 @@ class _Problem:
     def usual_trust(self, clue: str) -> float:
         return min(1.0, _USUAL_DIRECTIONS / self.means.feature_count) if clue == "photos" else _USUAL_TRUST[clue]
 
-    def clues_of(self, rows: Tensor) -> dict[str, Tensor]:
+    def clues_of(self, rows: Tensor, clues: tuple[str, ...]) -> dict[str, Tensor]:
         """The score of every clue for all cells; that of photos is relative to the best label."""
-        clue_scores = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in self.clues if clue != "photos"}
-        if "photos" in self.clues:
+        clue_scores = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in clues if clue != "photos"}
+        if "photos" in clues:
             clue_scores["photos"] = self.means.log_likelihoods(rows)
         return clue_scores
 
@@ -307,17 +375,24 @@ class _Problem:
         return values.repeat_interleave(torch.tensor(self.label_counts))
 
     def beliefs(self, clue_scores: dict[str, Tensor], trust: Trust) -> Tensor:
-        return torch.cat([part.exp() for part in self.log_beliefs(clue_scores, trust)], dim=1)
+        """How probable each label is if its cell were empty.
+
+        Clues were right at most as often as there are known cells, so once in more than that they are not believed: a
+        few names that mislead are no mistakes of the table, however sure all clues together are.
+        """
+        sure = torch.cat([part.exp() for part in self.log_beliefs(clue_scores, trust)], dim=1)
+        usual = torch.cat([part.softmax(dim=1) for part in self.split(torch.from_numpy(self.table.frequency))], dim=1)
+        return sure + (usual - sure) / (2.0 + float(self.known.sum()))
 
     def table_probs(self, beliefs: Sequence[Tensor]) -> Tensor:
         """The probability of the label in the table, for known cells."""
         found = [part.gather(1, self.places[:, [number]])[:, 0] for number, part in enumerate(beliefs)]
         return torch.stack(found, dim=1)
 
-    def fit_trust(self, clue_scores: dict[str, Tensor], start: Trust, error: float) -> Trust:
+    def fit_trust(self, clue_scores: dict[str, Tensor], start: Trust, error: float) -> tuple[Trust, float]:
         """The trust that makes the known cells most likely, each predicted as if it were hidden."""
         if not clue_scores or not bool(self.known.any()):
-            return start
+            return start, 0.0
         names = tuple(clue_scores)
         centre = torch.tensor([math.log(self.usual_trust(clue)) for clue in names], dtype=torch.float64)
         others = self._other_labels()
@@ -339,7 +414,7 @@ class _Problem:
         first = torch.cat([shared, logs - shared], dim=1).flatten()
         found = minimise(loss, first, tolerance=1e-4, max_iter=50)
         shared, own = found.point.view(len(names), -1).tensor_split([1], dim=1)
-        return dict(zip(names, (shared + own).exp(), strict=True))
+        return dict(zip(names, (shared + own).exp(), strict=True)), loss(found.point)[0]
 
     def _other_labels(self) -> Tensor:
         """How many other labels a wrong cell of each kind may hold."""
@@ -357,21 +432,26 @@ class _Problem:
             parts.append(torch.where(self.known[:, number, None], both, part))
         return self._with_fixed(torch.cat(parts, dim=1))
 
-    def error(self, beliefs: Tensor, error: float) -> float:
-        """The share of known cells that are wrong."""
-        probs = self.table_probs(self.split(beliefs))
-        others = self._other_labels()
-        wrong = (1.0 - probs) * error / others
-        share = (wrong / (wrong + probs * (1.0 - error)).clamp_min(1e-300))[self.known]
-        return float((share.sum() + _USUAL_ERROR * _ERROR_CELLS) / (len(share) + _ERROR_CELLS))
+
+def _log_prior(error: float) -> float:
+    """The log prior of a share of wrong cells, per unit of its logarithm."""
+    return _ERROR_CELLS * (_USUAL_ERROR * math.log(error) + (1.0 - _USUAL_ERROR) * math.log1p(-error))
 
 
-def _filled(kind: Kind, weights: np.ndarray) -> Kind:
-    """The kind with weights in its unknown rows."""
+def _peak(places: Sequence[float], values: Sequence[float]) -> float:
+    """Where a curve through points with equal distances is highest: a parabola through the best and its neighbours."""
+    best = max(range(len(values)), key=lambda number: values[number])
+    if best in (0, len(values) - 1):
+        return places[best]
+    before, here, after = values[best - 1 : best + 2]
+    return places[best] + 0.5 * (places[best + 1] - places[best]) * (before - after) / (before - 2.0 * here + after)
+
+
+def _filled(kind: Kind, weights: np.ndarray, places: np.ndarray) -> Kind:
+    """The kind with weights in some of its rows."""
     matrix = kind.matrix()
-    unknown = kind.unknown
-    kept = np.where(weights >= MIN_WEIGHT, weights, 0.0)
-    matrix[unknown] = (kept / kept.sum(axis=1, keepdims=True))[unknown]
+    kept = np.where(weights >= MIN_WEIGHT, weights, 0.0)[places]
+    matrix[places] = kept / kept.sum(axis=1, keepdims=True)
     return kind.with_matrix(matrix)
 
 

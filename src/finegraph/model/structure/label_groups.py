@@ -9,6 +9,8 @@ pairs, the pair with the largest gain first, as long as that increases the poste
 time to the most probable group given all others, or to a new one, until none moves (the moves of Srivastava and
 Salakhutdinov, 2013, taken greedily). Then `own` and `between` are fitted to the groups, and the steps repeat.
 
+Cells of the label graph may speak, too (group_cells.py): their log likelihoods are added to those of looks.
+
 Directions of features are not independent, so log likelihoods are scaled by `share`, the share of effectively
 independent directions, as estimated on held-out photos when the head was fitted. The next level groups the groups in
 the same way: a nested restaurant. Cost: fine^2 per merge and fine x groups x features per round of moves.
@@ -27,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from finegraph.errors import InputError
+from finegraph.model.structure.group_cells import GroupCells
 
 MAX_LABELS = 4000
 """How many fine labels can be grouped."""
@@ -84,6 +87,8 @@ def group_labels(
     share: float = 1.0,
     levels: int = 3,
     start: Int[NDArray[np.int64], " fine"] | None = None,
+    cells: GroupCells | None = None,
+    min_gain: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Level]:
     """Groups at several levels, the smallest groups first; fewer levels if no further groups are found.
@@ -94,6 +99,8 @@ def group_labels(
         share: the share of effectively independent directions.
         levels: the maximum number of levels.
         start: initial groups of the first level; by default groups are merged from single labels.
+        cells: what cells of the label graph say of groups; by default nothing.
+        min_gain: the gain in log posterior from which a fine label leaves its group.
         progress: called with the number of levels done.
 
     Raises:
@@ -111,7 +118,8 @@ def group_labels(
     variance, found = noise.double(), []
     of_label = np.arange(len(means))
     for number in range(levels):
-        level = _Search(shown, variance, share).run(start if number == 0 else None)
+        search = _Search(shown, variance, share, cells, min_gain)
+        level = search.run(start if number == 0 else None)
         if progress is not None:
             progress(number + 1, levels)
         if level.count >= len(shown) or level.count < 2:
@@ -132,14 +140,18 @@ def group_labels(
         sums = torch.zeros(level.count, shown.shape[1], dtype=torch.float64)
         sums.index_add_(0, index, shown * precision[:, None])
         shown, variance = sums / total[:, None], 1.0 / total
+        cells = None if search.cells is None else search.cells.joined(level.groups).without_crossing()
     return found
 
 
 class _Search:
     """Groups of one level."""
 
-    def __init__(self, shown: Tensor, noise: Tensor, share: float) -> None:
-        self.shown, self.noise, self.share = shown, noise, share
+    def __init__(
+        self, shown: Tensor, noise: Tensor, share: float, cells: GroupCells | None = None, min_gain: float = 0.0
+    ) -> None:
+        self.shown, self.noise, self.share, self.min_gain = shown, noise, share, max(min_gain, 1e-9)
+        self.cells = cells if cells is not None and cells.speaks else None
         self.features = shown.shape[1]
         spread = float(shown.square().sum() / max(shown.numel(), 1)) or 1.0
         self.spread = spread
@@ -192,7 +204,27 @@ class _Search:
         base = -0.5 * self.share * float((self.features * rest.log() + self.shown.square().sum(dim=1) / rest).sum())
         tables = sum(math.lgamma(size) for size in sizes.tolist()) + len(sizes) * math.log(self.alpha)
         tables += math.lgamma(self.alpha) - math.lgamma(self.alpha + len(groups))
+        if self.cells is not None:
+            of_groups = self.cells.joined(groups)
+            base += float(self.cells.log_likelihood(of_groups.binary, of_groups.crossing).sum())
         return base + float(self._marginal(precision, sums.square().sum(dim=1)).sum()) + tables
+
+    def _cells_of(self, groups: NDArray[np.int64]) -> tuple[Tensor, Tensor] | None:
+        """The cells of each group; None if cells say nothing."""
+        if self.cells is None:
+            return None
+        of_groups = self.cells.joined(groups)
+        return of_groups.binary, of_groups.crossing
+
+    def _with_cells(self, counts: tuple[Tensor, Tensor] | None, *more: tuple[Tensor, Tensor] | None) -> Tensor | float:
+        """How likely the cells of groups are, if others are added to them."""
+        if self.cells is None or counts is None:
+            return 0.0
+        binary, crossing = counts
+        for one in more:
+            assert one is not None
+            binary, crossing = binary + one[0], crossing + one[1]
+        return self.cells.log_likelihood(binary, crossing)
 
     def _precisions(self) -> Tensor:
         return 1.0 / (self.own + self.noise)
@@ -212,8 +244,11 @@ class _Search:
         precision, sums, sizes = self._sums(groups)
         gram = sums @ sums.t()
         member = groups.copy()
-        alone = self._marginal(precision, gram.diagonal()) + torch.lgamma(sizes)
+        cells = self._cells_of(groups)
+        alone = self._marginal(precision, gram.diagonal()) + torch.lgamma(sizes) + self._with_cells(cells)
         gains = self._gains(gram, precision, sizes, alone)
+        if cells is not None:
+            gains = gains + self._with_cells((cells[0][:, None], cells[1][:, None]), cells)
         gains.fill_diagonal_(-math.inf)
         while True:
             best = int(gains.argmax())
@@ -225,10 +260,17 @@ class _Search:
             precision[first] += precision[second]
             sizes[first] += sizes[second]
             member[member == second] = first
+            own = None
+            if cells is not None:
+                for part in cells:
+                    part[first] += part[second]
+                own = (cells[0][first], cells[1][first])
             alone[first] = self._marginal(precision[first], gram[first, first]) + torch.lgamma(sizes[first])
+            alone[first] += self._with_cells(own)
             together = precision[first] + precision
             joined = self._marginal(together, gram[first, first] + 2.0 * gram[first] + gram.diagonal())
             row = joined + torch.lgamma(sizes[first] + sizes) - alone[first] - alone - math.log(self.alpha)
+            row = row + self._with_cells(cells, own)
             gone = gains[first] == -math.inf
             row[gone] = -math.inf
             gains[first], gains[:, first] = row, row
@@ -249,6 +291,7 @@ class _Search:
         for _ in range(_SWEEPS):
             precision, sums, sizes = self._sums(groups)
             lengths = sums.square().sum(dim=1)
+            cells = self._cells_of(groups)
             moved = False
             for item in range(len(groups)):
                 here = int(groups[item])
@@ -256,20 +299,26 @@ class _Search:
                 precision[here] -= own[item]
                 sizes[here] -= 1.0
                 lengths[here] = sums[here].square().sum()
+                single = None
+                if cells is not None and self.cells is not None:
+                    single = (self.cells.binary[item], self.cells.crossing[item])
+                    for part, one in zip(cells, single, strict=True):
+                        part[here] -= one
                 along = sums @ weighted[item]
                 size = weighted[item].square().sum()
                 with_item = self._marginal(precision + own[item], lengths + 2.0 * along + size)
                 scores = with_item - self._marginal(precision, lengths) + sizes.clamp_min(1e-300).log()
+                scores = scores + self._with_cells(cells, single) - self._with_cells(cells)
                 scores[sizes < 0.5] = -math.inf
-                alone = float(self._marginal(own[item], size)) + math.log(self.alpha)
+                alone = float(self._marginal(own[item], size) + self._with_cells(single)) + math.log(self.alpha)
                 best = int(scores.argmax())
                 stays = alone if sizes[here] < 0.5 else float(scores[here])
                 target, value = (best, float(scores[best])) if float(scores[best]) > alone else (here, alone)
-                if target != here and value > stays + 1e-9:
+                if target != here and value > stays + self.min_gain:
                     moved = True
                     other = int(np.flatnonzero(groups == target)[0])
                     self.moves.append(Move(item=item, to=other, gain=value - stays))
-                elif target == here and sizes[here] > 0.5 and alone > stays + 1e-9:
+                elif target == here and sizes[here] > 0.5 and alone > stays + self.min_gain:
                     moved = True  # to a group of its own
                     self.moves.append(Move(item=item, to=item, gain=alone - stays))
                     empty = (sizes < 0.5).nonzero()[:, 0]
@@ -278,6 +327,11 @@ class _Search:
                         precision, sizes, lengths = (
                             torch.cat([one, one.new_zeros(1)]) for one in (precision, sizes, lengths)
                         )
+                        if cells is not None:
+                            cells = (
+                                torch.cat([cells[0], torch.zeros_like(cells[0][:1])]),
+                                torch.cat([cells[1], torch.zeros_like(cells[1][:1])]),
+                            )
                         target = len(sizes) - 1
                     else:
                         target = int(empty[0])
@@ -287,6 +341,9 @@ class _Search:
                 sums[target] += weighted[item]
                 precision[target] += own[item]
                 sizes[target] += 1.0
+                if cells is not None and single is not None:
+                    for part, one in zip(cells, single, strict=True):
+                        part[target] += one
                 lengths[target] = sums[target].square().sum()
             if not moved:
                 break
@@ -297,6 +354,8 @@ class _Search:
     def _fit(self, groups: NDArray[np.int64]) -> None:
         """Fit the variances and alpha to the groups."""
         self.alpha = likely_alpha(len(groups), int(groups.max()) + 1)
+        if self.cells is not None:
+            self.cells = self.cells.fitted(groups)
         grid = _VARIANCES * self.spread * 2.0
         for _ in range(3):
             for name in ("own", "between"):

@@ -22,14 +22,18 @@ from numpy.typing import NDArray
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.graph.group_names import TREE, group_kind
 from finegraph.graph.kind import Kind
 from finegraph.model.structure.graph_statistics import statistics_for
 from finegraph.model.structure.label_groups import group_labels
-from finegraph.model.structure.suggested_groups import LEVELS, group_kind, independent_share, shown_means
+from finegraph.model.structure.suggested_groups import LEVELS, independent_share, shown_means
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
-NAME = "tree"
+NAME = TREE
 """The name of the kinds of the tree: `tree 1` has the largest groups."""
+MIN_GAIN = 3.0
+"""The gain in log posterior that a move needs when a tree is learnt again: photos that a network was trained on look
+more like their class than others would, so small gains are no news."""
 _ROUNDS = 5
 """The maximum number of rounds of tree and effects."""
 _MIN_ROOM = 8
@@ -42,18 +46,18 @@ class TreeMove:
     Attributes:
         fine: its name.
         to: a member of its new group; itself if it is alone.
-        gain: the gain in log posterior.
+        gain: the gain in log posterior; None if it is not known.
     """
 
     fine: str
     to: str
-    gain: float
+    gain: float | None
 
     @property
     def words(self) -> str:
         """The move in words."""
         where = "to a group of its own" if self.to == self.fine else f"to the group of {self.to}"
-        return f"{self.fine} moved {where} (log odds {self.gain:.1f})"
+        return f"{self.fine} moved {where}" + ("" if self.gain is None else f" (log odds {self.gain:.1f})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,6 +140,32 @@ def learn_tree(
     return LabelTree(levels=tree.levels, room=tree.room, moves=tuple(moves), rounds=rounds)
 
 
+def moves_between(graph: LabelGraph, before: LabelTree, after: LabelTree) -> tuple[TreeMove, ...]:
+    """What moved from one tree to another at the level of the smallest groups, whatever way it took.
+
+    A group goes on in the one that has most of its members; who is elsewhere has moved.
+    """
+    if not before.levels or not after.levels:
+        return ()
+    one, two = before.levels[0], after.levels[0]
+    both = (one >= 0) & (two >= 0)
+    table = np.zeros((int(one.max()) + 1, int(two.max()) + 1))
+    np.add.at(table, (one[both], two[both]), 1.0)
+    goes_on = table.argmax(axis=0)  # for each new group, the old one that most of it comes from
+    found = []
+    for row in np.flatnonzero(both & (goes_on[two] != one)).tolist():
+        others = np.flatnonzero((two == two[row]) & (goes_on[two] == one))
+        to = int(others[0]) if len(others) else row
+        found.append(TreeMove(fine=graph.fine[row], to=graph.fine[to], gain=None))
+    for group in range(table.shape[1]):  # a new group that split off from one which goes on elsewhere
+        first = int(goes_on[group])
+        largest = int(np.argmax(table[first]))
+        if table[first, group] and group != largest:
+            rows = np.flatnonzero((two == group) & (one == first))
+            found += [TreeMove(fine=graph.fine[row], to=graph.fine[int(rows[0])], gain=None) for row in rows.tolist()]
+    return tuple(found)
+
+
 def _next(
     graph: LabelGraph, statistics: ClassStatistics, tree: LabelTree | None, levels: int, start: LabelTree | None
 ) -> tuple[LabelTree, list[TreeMove]]:
@@ -147,7 +177,14 @@ def _next(
     own = statistics_for(whole, graph, statistics)
     means, noise, seen = shown_means(whole, own, kept)
     first = None if tree is None or not tree.levels else tree.levels[0][seen]
-    found = group_labels(means, noise, share=independent_share(own), levels=levels, start=first)
+    found = group_labels(
+        means,
+        noise,
+        share=independent_share(own),
+        levels=levels,
+        start=first,
+        min_gain=0.0 if start is None else MIN_GAIN,
+    )
     all_levels = [_for_all(level.groups, seen, len(graph)) for level in found]
     moved = [
         TreeMove(fine=graph.fine[int(seen[move.item])], to=graph.fine[int(seen[move.to])], gain=move.gain)

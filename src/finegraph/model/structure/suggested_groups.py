@@ -1,14 +1,18 @@
 """Groups of similar fine labels as kinds of a graph: found in class statistics, named, and tested for stability.
 
-What the kinds of the graph explain is subtracted from the class means, and the rest is grouped: dishes are not grouped
-by restaurant again. Groups that arose by chance fall apart when photos are resampled. Resampling uses only the
-class statistics: class means are drawn around their values with the variance that their number of photos implies.
-Cost: that of grouping, once per draw.
+What kinds of several labels explain is subtracted from the class means, and the rest is grouped: dishes are not grouped
+by restaurant again. Binary kinds are evidence beside looks (group_cells.py): what has the same ingredients may be the
+same dish. Beside such evidence, looks must not count more often than they are independent: class means are turned to
+the directions in which they differ, and those count as many as the participation ratio of their variances, less that of
+noise: (sum v)^2 / sum v^2.
+
+Groups that arose by chance fall apart when photos are resampled. A draw leaves a fifth of the photos out. Where photos
+are not known, class means are drawn with the variance that this would add. (To draw all photos anew would double the
+noise of means that have it already, and break most groups.) Cost: that of grouping, once per draw.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,16 +23,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.kind import Kind
-from finegraph.graph.names import words_of
+from finegraph.graph.group_names import LOOK, group_kind
 from finegraph.model.fitting.class_means import solve_effects
+from finegraph.model.structure.graph_statistics import without_photos
+from finegraph.model.structure.group_cells import GroupCells, crossing_candidates, crossing_gain
 from finegraph.model.structure.label_groups import Level, group_labels
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 LEVELS = 3
 DRAWS = 10
 """The number of resamplings."""
-_NAME = "look"
+_LEFT_OUT = 0.2
+"""The share of photos that a resampling leaves out."""
+MIN_STABILITY = 0.5
+"""Groups of which less is found again when photos are resampled are mostly chance."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,10 +93,82 @@ def groups_of(
         levels: the maximum number of levels.
         start: initial groups of the first level; by default groups are merged from single labels.
     """
-    means, noise, seen = shown_means(graph, statistics)
-    first = None if start is None else start[seen]
-    found = group_labels(means, noise, share=independent_share(statistics), levels=levels, start=first)
+    found, seen = _found(graph, statistics, levels, start)
     return [_for_all(level, seen, len(graph)) for level in found]
+
+
+def _found(
+    graph: LabelGraph,
+    statistics: ClassStatistics,
+    levels: int,
+    start: NDArray[np.int64] | None = None,
+    crossing: Sequence[str] | None = None,
+) -> tuple[list[Level], NDArray[np.int64]]:
+    """Groups of the fine labels with photos, and which these are; which kinds cross is found if it is not given."""
+    binary = [name for name in graph.kinds if graph.kind(name).binary]
+    means, noise, seen = shown_means(graph, statistics, binary)
+    first = None if start is None else start[seen]
+    if not binary or not len(seen):
+        share = independent_share(statistics)
+        return group_labels(means, noise, share=share, levels=levels, start=first), seen
+    looks = _directions(means, noise)
+    if crossing is None:
+        crossing = _crossing(graph, seen, looks, first)
+    cells = GroupCells.of(graph, seen, crossing)
+    return group_labels(*looks[:2], share=looks[2], levels=levels, start=first, cells=cells), seen
+
+
+def _crossing(
+    graph: LabelGraph,
+    seen: NDArray[np.int64],
+    looks: tuple[Tensor, Tensor, float],
+    start: NDArray[np.int64] | None = None,
+) -> tuple[str, ...]:
+    """The kinds that cross groups."""
+    candidates = crossing_candidates(graph)
+
+    def found(kinds: Sequence[str]) -> list[Level]:
+        cells = GroupCells.of(graph, seen, kinds)
+        return group_labels(*looks[:2], share=looks[2], levels=1, start=start, cells=cells)
+
+    without = found(()) if candidates else []
+    if not without:
+        return ()
+    chosen = []
+    for name in candidates:
+        tried = found((name,))
+        gain = crossing_gain(graph, name, seen, tried[0].groups) if tried else 0.0
+        if tried and tried[0].log_posterior + gain > without[0].log_posterior:
+            chosen.append(name)
+    return tuple(chosen)
+
+
+def crossing_of(graph: LabelGraph, statistics: ClassStatistics) -> tuple[str, ...]:
+    """The kinds of a graph that cross groups by looks and binary kinds."""
+    binary = [name for name in graph.kinds if graph.kind(name).binary]
+    means, noise, seen = shown_means(graph, statistics, binary)
+    return _crossing(graph, seen, _directions(means, noise)) if binary and len(seen) else ()
+
+
+def _directions(
+    means: Float[Tensor, "row feature"], noise: Float[Tensor, " row"]
+) -> tuple[Float[Tensor, "row direction"], Float[Tensor, " row"], float]:
+    """Class means in the directions in which they differ, their noise per direction, and the share of these that count.
+
+    Of the variances along the directions that of noise is taken off; how many count is their participation ratio.
+    """
+    centred = (means - means.mean(dim=0)).double()
+    left, lengths, _ = torch.linalg.svd(centred, full_matrices=False)
+    kept = int((lengths > 1e-8 * lengths.max().clamp_min(1e-30)).sum())
+    if not kept:
+        return centred, noise, 1.0
+    per_direction = noise.double() * means.shape[1] / kept
+    variances = lengths[:kept].square() / len(means)
+    signal = (variances - per_direction.mean()).clamp_min(0.0)
+    if float(signal.sum()) <= 0.0:
+        signal = variances
+    counting = float(signal.sum() ** 2 / signal.square().sum())
+    return left[:, :kept] * lengths[:kept], per_direction, min(1.0, counting / kept)
 
 
 def _for_all(level: Level, seen: NDArray[np.int64], count: int) -> Level:
@@ -101,7 +181,13 @@ def _for_all(level: Level, seen: NDArray[np.int64], count: int) -> Level:
 
 
 def stability_of(
-    graph: LabelGraph, statistics: ClassStatistics, levels: Sequence[Level], *, draws: int = DRAWS, seed: int = 0
+    graph: LabelGraph,
+    statistics: ClassStatistics,
+    levels: Sequence[Level],
+    *,
+    photos: tuple[Float[Tensor, "photo feature"], Int[Tensor, " photo"]] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> list[GroupStability]:
     """How stable each level is.
 
@@ -109,15 +195,15 @@ def stability_of(
         graph: the label graph.
         statistics: the class statistics of its fine labels.
         levels: the result of `groups_of`.
+        photos: the scaled features and fine labels of the photos of the statistics; by default class means are drawn.
         draws: the number of resamplings.
         seed: the seed of the draws.
     """
-    means, noise, seen = shown_means(graph, statistics)
     random = torch.Generator().manual_seed(seed)
+    across = crossing_of(graph, statistics) if levels else ()
     overlaps: list[list[NDArray[np.float64]]] = [[] for _ in levels]
     for _ in range(draws):
-        moved = means + noise.sqrt()[:, None] * torch.randn(means.shape, generator=random, dtype=torch.float64)
-        again = group_labels(moved, 2.0 * noise, share=independent_share(statistics), levels=len(levels))
+        again, seen = _found(graph, _redrawn(statistics, photos, random), len(levels), crossing=across)
         for number, level in enumerate(levels):
             own = level.groups[seen]
             # The levels of a draw may be cut elsewhere, so the most similar one is compared.
@@ -137,6 +223,31 @@ def stability_of(
     return found
 
 
+def _redrawn(
+    statistics: ClassStatistics, photos: tuple[Tensor, Tensor] | None, random: torch.Generator
+) -> ClassStatistics:
+    """The statistics with a fifth of the photos left out, or as that would change class means; one photo stays."""
+    counts = statistics.counts
+    if photos is not None:
+        features, targets = photos
+        order = torch.rand(len(targets), generator=random).argsort()
+        order = order[targets[order].argsort(stable=True)]  # by label, in random order within each
+        size = torch.bincount(targets, minlength=len(counts))
+        place = torch.arange(len(order)) - (size.cumsum(0) - size)[targets[order]]
+        gone = order[place < _LEFT_OUT * size[targets[order]] - torch.rand(len(order), generator=random)]
+        left = without_photos(statistics, features[gone], targets[gone])
+        kept = left.counts > 0
+        return replace(
+            left,
+            counts=torch.where(kept, left.counts, counts),
+            sums=torch.where(kept[:, None], left.sums, statistics.sums),
+        )
+    fewer = (1.0 - _LEFT_OUT) * counts
+    spread = (statistics.variances.noise * (1.0 / fewer - 1.0 / counts)).nan_to_num(0.0, 0.0, 0.0).sqrt()
+    means = statistics.means + spread[:, None] * torch.randn(statistics.sums.shape, generator=random).double()
+    return replace(statistics, counts=fewer, sums=means * fewer[:, None])
+
+
 def shared_part(
     own: Int[NDArray[np.int64], " fine"], other: Int[NDArray[np.int64], " fine"]
 ) -> Float[NDArray[np.float64], " group"]:
@@ -147,42 +258,8 @@ def shared_part(
     return np.asarray((table / union).max(axis=1))
 
 
-# ---- names -----------------------------------------------------------------------------------------------------------
-
-
-def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = _NAME) -> LabelGraph:
+def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = LOOK) -> LabelGraph:
     """The graph with a kind for each level, the smallest groups last."""
     for number, level in enumerate(reversed(levels), start=1):
         graph = graph.with_kind(group_kind(graph, level.groups, f"{name} {number}"))
     return graph
-
-
-def group_kind(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"], name: str) -> Kind:
-    """A kind whose labels are groups, named after what their members share."""
-    labels: list[str] = []
-    for number in range(int(groups.max()) + 1):
-        label = group_name(graph, np.flatnonzero(groups == number))
-        labels.append(f"{label} ({number + 1})" if label in labels else label)
-    return Kind.from_parents(name, labels, groups)
-
-
-def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> str:
-    """A name for a group: words or a coarse label that its members share, or else the first names."""
-    names = [graph.fine[member] for member in members.tolist()]
-    if len(names) == 1:
-        return str(names[0])
-    words = Counter(word for name in names for word in dict.fromkeys(words_of(name)) if len(word) > 1)
-    common = [word for word, count in words.most_common(3) if count >= 0.75 * len(names)]
-    if common:
-        return " ".join(common)
-    shared: list[tuple[float, str]] = []
-    for kind in (graph.kind(kind) for kind in graph.kinds if not graph.kind(kind).binary):
-        weights = kind.rows(members).matrix().sum(axis=0)
-        label = int(weights.argmax())
-        if (
-            weights[label] >= 0.75 * len(names) and names[0] not in kind.labels[label]
-        ):  # such a label would be no more than a list
-            shared.append((float(kind.weight[kind.coarse == label].sum()), kind.labels[label]))
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    listed = f"{names[0]}, {names[1]}{more}"
-    return f"{min(shared)[1]}: {listed}" if shared else listed

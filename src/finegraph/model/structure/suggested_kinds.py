@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import LabelGraph, Number
+from finegraph.graph.group_names import CONFUSED, LOOK, group_kind, is_found
 from finegraph.graph.kind import Kind
 from finegraph.graph.name_kinds import NameKind, kinds_from_names
 from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_groups import (
     DRAWS,
     LEVELS,
-    group_kind,
+    MIN_STABILITY,
     groups_of,
     shared_part,
     stability_of,
@@ -41,10 +42,10 @@ from finegraph.model.structure.suggested_groups import (
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 Source = Literal["names", "looks", "confusions"]
-LOOK, CONFUSED = "look", "often confused"
-"""The names of kinds of similar and of confused fine labels."""
 _SAME_PARTITION = 0.99
 """Two kinds with at least this adjusted Rand index count as the same."""
+_NEAR = 0.7
+"""The same for a kind of groups that photos gave before: a near copy of these is no news."""
 MAX_SET = 6
 """How many fine labels a set may have."""
 MIN_CONFUSION = 0.02
@@ -72,6 +73,11 @@ class SuggestedKind:
     number: Number | None = None
     stability: float | None = None
     label_stability: tuple[float, ...] = ()
+
+    @property
+    def stable(self) -> bool:
+        """Whether at least half of its groups are found again when photos are resampled; names are."""
+        return self.stability is None or self.stability >= MIN_STABILITY
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,9 +133,8 @@ def has_groups(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bo
         if not kind.one_parent:
             continue
         both = (kind.parents >= 0) & (groups >= 0)
-        if (
-            both.sum() >= 0.5 * (groups >= 0).sum()
-            and adjusted_rand(kind.parents[both], groups[both]) >= _SAME_PARTITION
+        if both.sum() >= 0.5 * (groups >= 0).sum() and adjusted_rand(kind.parents[both], groups[both]) >= (
+            _NEAR if is_found(name) else _SAME_PARTITION
         ):
             return True
     return False
@@ -140,6 +145,7 @@ def kinds_by_looks(
     statistics: ClassStatistics,
     *,
     levels: int = LEVELS,
+    photos: tuple[Float[Tensor, "photo feature"], Int[Tensor, " photo"]] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[SuggestedKind]:
@@ -149,6 +155,7 @@ def kinds_by_looks(
         graph: the label graph; the effects of its kinds are subtracted first.
         statistics: the class statistics of its fine labels.
         levels: the maximum number of levels.
+        photos: the scaled features and fine labels of the photos of the statistics, to resample; by default means are.
         draws: the number of resamplings for the stability.
         seed: the seed of the draws.
 
@@ -156,7 +163,7 @@ def kinds_by_looks(
         InputError: there are too many fine labels with photos.
     """
     found = groups_of(graph, statistics, levels)
-    stable = stability_of(graph, statistics, found, draws=draws, seed=seed)
+    stable = stability_of(graph, statistics, found, photos=photos, draws=draws, seed=seed)
     suggested: list[SuggestedKind] = []
     for level, own in zip(reversed(found), reversed(stable), strict=True):
         if has_groups(graph, level.groups):

@@ -26,6 +26,7 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.graph_files import graph_from_json
+from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.kind_worth import KindWorth
 from finegraph.graph.photo_labels import count_photo_labels
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 _VERSION = re.compile(r"(.+\.db|[^/]+://[^/]*/.*)@([0-9]+)", re.IGNORECASE | re.DOTALL)
 """A store and an edit. In a URL the edit stands after the name of the database, so that no host is taken for one."""
 _LABELS_FORMAT = {"format": "finegraph.labels", "version": 1}
+
+
+_HISTORY_PAGE = 1000
+"""How many edits of a store are read at once."""
 
 
 def is_store(place: str | os.PathLike[str]) -> bool:
@@ -270,3 +275,34 @@ def photo_key(path: Path, folder: Path) -> str:
         if one.is_relative_to(base):
             return one.relative_to(base).as_posix()
     return path.as_posix()
+
+
+def accepted_in_store(place: str | os.PathLike[str]) -> list[dict[str, str]]:
+    """The suggestions that people accepted in a store and did not undo: fine, kind and label of each, oldest first.
+
+    Args:
+        place: a store; of anything else there are none.
+    """
+    text = os.fspath(place)
+    if not is_store(text):
+        return []
+    from finegraph.labelling import LabelStore
+
+    found: list[dict[str, str]] = []
+    place_of, at = split_version(text)
+    with LabelStore.open(place_of, write=False) as store, store.one_state():
+        before = None if at is None else at + 1
+        while page := store.history(target="cell", before=before, limit=_HISTORY_PAGE):
+            for edit in page:
+                if edit.action != "accept" or edit.undone or edit.fine is None or edit.kind is None:
+                    continue
+                if isinstance(edit.after, str):
+                    found.append({"fine": edit.fine, "kind": edit.kind, "label": edit.after})
+                elif isinstance(edit.after, dict):  # a group of binary kinds
+                    having = edit.after.get("all_of", ())
+                    found += [
+                        {"fine": edit.fine, "kind": f"{edit.kind}{GROUP_SEPARATOR}{label}", "label": BINARY_LABELS[1]}
+                        for label in having
+                    ]
+            before = page[-1].number
+    return found[::-1]

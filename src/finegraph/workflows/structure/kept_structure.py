@@ -23,8 +23,8 @@ from finegraph.errors import RunFolderError
 from finegraph.evaluation.photo_pack import pack_photos
 from finegraph.files.durable import reason_of, write_over
 from finegraph.graph import LabelGraph
+from finegraph.graph.group_names import group_name
 from finegraph.model.structure.cell_learning import LearntCell, alike_with_label
-from finegraph.model.structure.suggested_groups import group_name
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.reports.run_results import STRUCTURE, STRUCTURE_FORMAT, STRUCTURE_PICTURES, read_structure
 
@@ -78,6 +78,12 @@ def _photos_in(value: Any) -> Iterator[str]:
             yield from _photos_in(own)
 
 
+def accepted_before(run: Path) -> list[dict[str, str]]:
+    """The cells that were accepted before: fine, kind and label of each."""
+    cells = (read_structure(run) or {}).get("cells") or {}
+    return list(cells.get("accepted") or [])
+
+
 def photos_by_label(samples: Samples) -> dict[str, list[str]]:
     """The paths of photos by fine label."""
     found: dict[str, list[str]] = {}
@@ -99,7 +105,7 @@ def photos_of(fine: Sequence[str], by_label: dict[str, list[str]], count: int) -
 
 def cell_entry(cell: LearntCell) -> dict[str, Any]:
     """A learnt cell as JSON can hold it."""
-    return {**asdict(cell), "odds": cell.odds}
+    return {**asdict(cell), "odds": cell.odds, "odds_if_empty": cell.odds_if_empty, "source": cell.source}
 
 
 def cells_part(
@@ -108,6 +114,7 @@ def cells_part(
     cells: Sequence[LearntCell],
     samples: Samples | None,
     accepted: Sequence[LearntCell] = (),
+    before: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Learnt cells with photos of their fine label, and of others that have the label and look most alike.
 
@@ -117,6 +124,7 @@ def cells_part(
         cells: the cells, those with the most evidence first.
         samples: the training photos; None if they are gone.
         accepted: those of the cells that somebody accepted.
+        before: what was accepted before, as this part has it; a later decision on a cell takes the place of it.
     """
     by_label = {} if samples is None else photos_by_label(samples)
     doubtful = [cell for cell in cells if cell.contradicts]
@@ -126,12 +134,19 @@ def cells_part(
     for cell, alike in zip(chosen, alike_with_label(graph, statistics, chosen), strict=True):
         own = {"label": cell.fine, "photos": list(photos_of([cell.fine], by_label, _CELL_PHOTOS))}
         others = [{"label": fine, "photos": list(photos_of([fine], by_label, 1))} for fine in alike]
-        listed.append({**cell_entry(cell), "odds": min(cell.odds, 1e12), "own": own, "alike": others})
+        odds = {"odds": min(cell.odds, 1e12), "odds_if_empty": min(cell.odds_if_empty, 1e12)}
+        listed.append({**cell_entry(cell), **odds, "own": own, "alike": others})
     return {
         "cells": listed,
         "doubtful": len(doubtful),
         "empty": len(empty),
-        "accepted": [{"fine": cell.fine, "kind": cell.kind, "label": cell.label} for cell in accepted],
+        "accepted": [
+            {"fine": fine, "kind": kind, "label": label}
+            for (fine, kind), label in {
+                **{(one["fine"], one["kind"]): one["label"] for one in before},
+                **{(cell.fine, cell.kind): cell.label for cell in accepted},
+            }.items()
+        ],
     }
 
 

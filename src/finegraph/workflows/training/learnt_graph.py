@@ -32,8 +32,6 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.settings import TrainSettings
 
-MIN_STABILITY = 0.5
-"""Groups of which less is found again when photos are resampled are not taken."""
 _FOLDS = 5
 _MAX_NOTED = 20
 """How many moves of a turn are named in the log."""
@@ -109,7 +107,7 @@ def learn_training_graph(
     wanted, notes = settings.learn or (), []
     if "cells" in wanted:
         cells = _cells(found.first, statistics)
-        notes.append(_cell_words(cells) if cells is not None else "no cell of the graph is empty: none was learnt")
+        notes.append(_cell_words(cells) if cells is not None else _no_cells(found.first))
         found = replace(found, cells=cells)
     if settings.suggest and before is None:
         suggested, more = _suggested(found, fit, train, looks="tree" not in wanted)
@@ -138,16 +136,33 @@ def _fit(network: Network, train: Features, graph: LabelGraph, strengths: Protot
 
 
 def _cells(graph: LabelGraph, statistics: ClassStatistics) -> LearntGraph | None:
-    """What photos say of the cells of a graph; None if none is empty."""
-    if not any(graph.kind(kind).unknown.any() for kind in graph.kinds):
+    """What photos say of the cells of a graph; None if none is empty or doubtful."""
+    if not graph.kinds:
         return None
-    return learn_cells(graph, statistics.counts, statistics.means, statistics.variances)
+    learnt = learn_cells(graph, statistics.counts, statistics.means, statistics.variances)
+    return learnt if any(bool(places.any()) for places in learnt.latent_places.values()) else None
+
+
+def _no_cells(graph: LabelGraph) -> str:
+    if not graph.kinds:
+        return "the graph has no kinds, so there are no cells to learn; --suggest would make some"
+    return "no cell of the graph is empty, and none is probably wrong: none was learnt"
 
 
 def _cell_words(learnt: LearntGraph) -> str:
     empty = [cell for cell in learnt.cells() if cell.table is None]
     sure = sum(cell.probability >= 0.9 for cell in empty)
-    return f"{len(empty):,} empty cells became weights, {sure:,} of them with 90 % and more on one label"
+    doubtful = sum(int(learnt.doubtful(kind).sum()) for kind in learnt.kinds)
+    parts = []
+    if empty:
+        parts.append(f"{len(empty):,} empty cells became weights, {sure:,} of them with 90 % and more on one label")
+    if doubtful:
+        parts.append(
+            f"{doubtful:,} filled cells that are probably wrong became weights, too"
+            if empty
+            else f"{doubtful:,} filled cells that are probably wrong became weights"
+        )
+    return "; ".join(parts)
 
 
 def _suggested(
@@ -165,7 +180,7 @@ def _suggested(
         except InputError as error:
             groups = []
             notes.append(f"no groups by looks: {error}")
-        suggested += [one for one in groups if (one.stability or 0.0) >= MIN_STABILITY]
+        suggested += [one for one in groups if one.stable]
         if unstable := [one.name for one in groups if one not in suggested]:
             notes.append(f"left out, since other photos would give other groups: {', '.join(unstable)}")
     fine, _ = training_targets(train.samples, graph)
@@ -191,10 +206,9 @@ def _tree_words(tree: LabelTree, *, first: bool) -> list[str]:
     if not tree.levels:
         return ["no tree: no fine labels look alike"]
     sizes = " and ".join(f"{int(level.max()) + 1:,}" for level in reversed(tree.levels))
-    if first:
-        return [f"the tree has {sizes} groups, from the root on"]
+    title = [f"the tree has {sizes} groups, from the root on"] if first else []
     if not tree.moves:
-        return []
+        return title
     listed = [f"tree: {move.words}" for move in tree.moves[:_MAX_NOTED]]
     more = len(tree.moves) - len(listed)
-    return [*listed, *([f"tree: {more:,} more fine labels moved"] if more > 0 else [])]
+    return [*title, *listed, *([f"tree: {more:,} more fine labels moved"] if more > 0 else [])]

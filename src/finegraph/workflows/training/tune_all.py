@@ -17,6 +17,7 @@ from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
+from finegraph.model.structure.label_tree import LabelTree, moves_between
 from finegraph.nn import BipartiteHead, Network, laplacian_prior
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import load_network
@@ -159,12 +160,14 @@ class _Learning:
     Attributes:
         first: the graph as it was given.
         learnt: what was learnt last; None if nothing was asked for.
+        started: the tree before the first step; None if there is none.
         moves: whether it is learnt again when the head is fitted again.
     """
 
     def __init__(self, first: LabelGraph) -> None:
         self.first, self.moves = first, True
         self.learnt: GraphLearnt | None = None
+        self.started: LabelTree | None = None
 
     def of(self, graph: LabelGraph) -> GraphLearnt | None:
         """What was learnt, with the tree and the cells that a graph has: those of a checkpoint may be earlier ones."""
@@ -173,8 +176,10 @@ class _Learning:
         learnt = self.learnt.moved_to(graph)
         if learnt.tree is None:
             return learnt
-        levels = tuple(graph.parents(kind) for kind in learnt.tree.kinds)
-        return replace(learnt, tree=replace(learnt.tree, levels=levels))
+        tree = replace(learnt.tree, levels=tuple(graph.parents(kind) for kind in learnt.tree.kinds))
+        # The moves of the last refit may be later than this tree, and those of a run that goes on are not known here.
+        moves = () if self.started is None else moves_between(graph, self.started, tree)
+        return replace(learnt, tree=replace(tree, moves=moves))
 
 
 def _with_names(network: Network, learnt: GraphLearnt, fitted: FittedHead | None) -> FittedHead | None:
@@ -265,6 +270,7 @@ def _fit_first(
     network.eval()
     tuned = tune_head(network, data, views, settings, ranks, progress)
     learning.learnt = ranks.gather(None if tuned is None else tuned.learnt)[0]
+    learning.started = None if learning.learnt is None else learning.learnt.tree
     if not ranks.first and learning.learnt is not None:
         take_graph(network, learning.learnt.graph(room=True))
     scaling = ranks.gather(network.design.scaling)[0]
