@@ -226,18 +226,6 @@ AVOIDED = {
     "looked at": "used, checked or read",
 }
 """Phrases that read as translated, and what to write instead."""
-ROOMS = ("search/", "labelling/", "web/", "cli/", "reports/", "workflows/")
-"""Where they are avoided."""
-NOT_YET = (
-    "search/milvus_",
-    "web/serve/answering.py",
-    "workflows/structure/",
-    "workflows/suggest_graph.py",
-    "workflows/learn_graph.py",
-    "workflows/teach.py",
-    "cli/teach.py",
-)
-"""Files that may still have them."""
 
 
 def avoided_in(source):
@@ -253,12 +241,11 @@ def test_avoided_phrases_are_recognised():
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in MODULES if path.relative_to(PACKAGE).as_posix().startswith(ROOMS)],
+    MODULES,
     ids=lambda path: path.relative_to(PACKAGE).as_posix(),
 )
 def test_avoided_phrases(path):
-    if not path.relative_to(PACKAGE).as_posix().startswith(NOT_YET):
-        assert not avoided_in(path.read_text(encoding="utf-8"))
+    assert not avoided_in(path.read_text(encoding="utf-8"))
 
 
 # ---- scripts of pages -----------------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ class NoRoomError(LabelStoreError):
 
 
 class Conflict(Protocol):
-    """Something that somebody else has changed since it was looked at, with both values."""
+    """Something that somebody else has changed since it was read, with both values."""
 
     @property
     def what(self) -> str:
@@ -282,7 +282,7 @@ class Conflict(Protocol):
 
 
 class ConflictError(FinegraphError):
-    """An edit of something that somebody else has changed since it was looked at. Nothing was changed.
+    """An edit of something that somebody else has changed since it was read. Nothing was changed.
 
     Attributes:
         conflicts: what was changed, with both values.

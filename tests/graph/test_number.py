@@ -183,7 +183,7 @@ def test_faults_of_numbers_in_json_come_together():
     assert {
         ("kinds[0].ordered", "wrong-type"),
         ("numbers[0].values[1]", "bad-number"),
-        ("numbers[0].spreads[0]", "bad-value"),
+        ("numbers[0].spreads[0]", "bad-spread"),
         ("numbers[1].values", "wrong-length"),
         ("numbers[1].scale", "wrong-type"),
         ("numbers[1].unit", "wrong-type"),

@@ -47,7 +47,7 @@ def learn(
     Photos, related kinds and names say what a cell should hold, each as far as it is right about cells that are known.
     The odds count what the table says, as far as it is right; a second column has them as if the cell were empty. No
     file changes: --accept writes what is accepted to a new one. A head that was fitted by descent keeps no statistics;
-    then the photos of its run are looked at once more.
+    then the photos of its run are read once more.
     """
     from finegraph.workflows.learn_graph import learn_graph
 

@@ -14,9 +14,6 @@ from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
-MIN_STABILITY = 0.5
-"""Groups of which less is found again are not offered."""
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -167,6 +164,6 @@ def _print_next(to: Console, found: GraphSuggestions, model: Path) -> None:
             train = f"finegraph train {quote(found.data)} --graph {quote(found.output)}"
             commands.append((train, "train with them"))
         print_next(to, commands)
-    elif stable := [one for one in found.suggestions if one.stability is None or one.stability >= MIN_STABILITY]:
+    elif stable := [one for one in found.suggestions if one.stable]:
         accepting = f"finegraph graph suggest {quote(str(model))} --accept {quote(stable[0].name)} -o FILE"
         print_next(to, [(accepting, "write a graph with the suggestions that you want, to edit or to train with")])

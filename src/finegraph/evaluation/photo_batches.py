@@ -34,7 +34,7 @@ class PhotoOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PhotoSettings:
-    """How photos are looked at."""
+    """How photos are read."""
 
     views: Views = 1
     """1 for the centre, 10 for the average over the centre, the corners and their mirrors."""
@@ -71,7 +71,7 @@ def photo_batches(
     Args:
         classifier: its network and its views are used, its temperature is not.
         samples: the photos.
-        settings: how they are looked at.
+        settings: how they are read.
         bad: photos that cannot be read are put here.
         progress: called with the number of photos done and the total.
         known: the features of these photos, of as many views, if already computed; no file is read then.
@@ -101,7 +101,7 @@ def photo_features(classifier: PhotoClassifier, samples: Samples, settings: Phot
     Args:
         classifier: its network and its views are used.
         samples: the photos; those of one process, if several share them out.
-        settings: how they are looked at.
+        settings: how they are read.
 
     Raises:
         PhotoFileError: a photo that cannot be read, if that is an error.

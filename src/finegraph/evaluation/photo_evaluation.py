@@ -92,7 +92,7 @@ def evaluate_photos(
         progress: called with the number of photos done and the total.
         known: the features of the photos, of as many views, if they were computed already.
         known_foreign: the same of the foreign photos.
-        **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
+        **options: how photos are read, such as `views=10` or `box=True`; see `PhotoSettings`.
 
     Raises:
         UnknownNameError: labels that the graph of the classifier does not have, all of them at once.
@@ -165,7 +165,7 @@ def calibrate_photos(
         known: the features of the photos, of as many views, if they were computed already.
         held_out: how many photos, held out or of validation, the head was calibrated by when it was fitted; they
             count beside these.
-        **options: how photos are looked at; see `PhotoSettings`.
+        **options: how photos are read; see `PhotoSettings`.
 
     Raises:
         InputError: there is no photo with a fine label.
@@ -236,7 +236,7 @@ def judged_retrieval(
         classifier: its network computes them.
         samples: the photos; those without a fine label, and those that cannot be read if that is no error, take no
             part.
-        options: how photos are looked at, as for the evaluation; of several views, the centre.
+        options: how photos are read, as for the evaluation; of several views, the centre.
         known: the features of the photos, if they were computed already; of several views the first is the centre.
 
     Raises:

@@ -2,7 +2,7 @@
 
     thumbnails.safetensors    per set: the numbers of the photos, where each picture ends, and all one after another
 
-A picture is decoded once, at a fraction of its size, cut to its box if that was looked at, scaled down and saved as
+A picture is decoded once, at a fraction of its size, cut to its box if that was used, scaled down and saved as
 WebP, which every browser reads and which takes two thirds of a JPEG: a few milliseconds, and about 2 kB at 112 pixels.
 Where Pillow was built without WebP it is a JPEG. Several threads share the work. What cannot be read is left out.
 

@@ -43,7 +43,7 @@ class Retrieval:
         queries: how many of them asked.
         mean_average_precision: with photos of the same fine label as relevant; over queries that have another.
         kinds: per kind the same, with photos that share a label of the kind as relevant.
-        hierarchical_precision: by how many photos are looked at.
+        hierarchical_precision: by the number of photos that are considered.
     """
 
     photos: int

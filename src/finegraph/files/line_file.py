@@ -57,7 +57,7 @@ class LineFile:
         try:
             write_all(self._handle, data)
         except OSError as error:
-            with contextlib.suppress(OSError):  # a part that stays is cut off when the run goes on
+            with contextlib.suppress(OSError):  # a part that stays is cut off when the run continues
                 os.ftruncate(self._handle, size)
             raise RunFolderError(
                 f"{self.path}: cannot add a line of {len(data)} bytes: {reason_of(error)}; "

@@ -8,7 +8,7 @@ much information about all values as it does about d:
 The gain is large where the order is open and the values are uncertain. Pairs whose order is known, and pairs that are
 practically equal, gain little. A quick approximation (a normal instead of the logistic function) finds the best pairs,
 and quadrature the best of these. Ties are broken at random, so that nothing is favoured before the first comparison.
-Cost: quadratic in the things, of which at most `MAX_ITEMS` are looked at: the least known ones and a random sample of
+Cost: quadratic in the things, of which at most `MAX_ITEMS` are considered: the least known ones and a random sample of
 the others.
 """
 

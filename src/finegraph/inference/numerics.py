@@ -64,7 +64,7 @@ _MANY_INDICES = 1 << 16
 
 
 def compact_indices(indices: Int[NDArray[np.int64], "*shape"]) -> Int[NDArray[Any], "*shape"]:
-    """Indices in 32 bits if there are so many that their memory counts, and none is too large.
+    """Indices in 32 bits if there are enough that their memory counts, and none is too large.
 
     `index_select` takes both; `gather` and `scatter` need the few that a batch selects in 64 bits.
     """

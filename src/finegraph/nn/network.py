@@ -103,7 +103,7 @@ class Network(nn.Module):
             scaling: the step between backbone and head; None if there is none.
 
         Raises:
-            InputError: the labels of the head are shared out, and there are auxiliary heads or coarse features.
+            InputError: the labels of the head are sharded, and there are auxiliary heads or coarse features.
         """
         super().__init__()
         self.design = design
@@ -111,8 +111,7 @@ class Network(nn.Module):
         if isinstance(head, ShardedHead):
             if backbone.auxiliary_sizes or coarse_backbone is not None:
                 raise InputError(
-                    "a head whose labels are shared out goes with one backbone, without auxiliary branches; build it "
-                    "without them"
+                    "a sharded head goes with one backbone, without auxiliary branches; build it without them"
                 )
             self.share_head(head)
             self.auxiliary_heads = nn.ModuleList()

@@ -75,7 +75,7 @@ class ShardedHead(nn.Module):
         """
         super().__init__()
         if graph.numbers:
-            raise InputError("a head whose labels are shared out knows no numbers; leave them out with graph.only")
+            raise InputError("a sharded head does not support numbers; leave them out with graph.only")
         self.features, self.graph, self.exchange = features, graph, exchange
         self.shard = label_shard(graph, rank, size)
         own = self.shard.coarse(graph)
@@ -454,11 +454,11 @@ def _sum_gradients(
 
 def _refuse_doubt(head: BipartiteHead) -> None:
     if head.doubt:
-        raise InputError("a head whose labels are shared out knows no doubt; set the doubt of the head to 0")
+        raise InputError("a sharded head does not support a doubt; set the doubt of the head to 0")
 
 
 def _parts(count: int, like: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Where parts of so many rows start, and room for each."""
+    """The start of each chunk of rows, and an empty tensor for it."""
     for start in range(0, count, _ROWS_AT_ONCE):
         yield start, like.new_empty(min(_ROWS_AT_ONCE, count - start), *like.shape[1:])
 

@@ -3,7 +3,7 @@
 Everything that a filter asks of a photo is written beside its vector when it is stored, so that a filter is an
 expression that Milvus carries out, exactly, whatever the number of labels:
 
-    label, held        its fine label; what it is held for: that, or the best guess of the model
+    label, held        its fine label; its assumed label: that, or the best guess of the model
     coarse, guessed    numbers for the labels of its kinds and for what is known of it, by `label` and by `held`
     value_N, held_N    the value of the N-th number of the graph, by `label` and by `held`, on the inner scale
     seen               numbers for the labels of kinds that were seen on it
@@ -57,7 +57,7 @@ _SECONDS = 60.0
 _MAX_TEXT = 65_535
 _MAX_CODES = 4096
 _MAX_LABELS = 1000
-"""Of more labels that may meet a condition, all photos are looked at."""
+"""Of more labels that may meet a condition, all photos are read."""
 _AT_ONCE = 1000
 _FIELDS = ("path", "key", "box", "label", "held", "seen", "guesses", "probs")
 Row = dict[str, Any]

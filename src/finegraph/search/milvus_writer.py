@@ -1,7 +1,7 @@
 """Changing an index whose photos Milvus holds; the same interface as that of an index of files.
 
 The folder of the index has its state, label graph and projection, as ever; photos go to the server. A photo is known
-there by its path and box, so storing it again replaces it, and a job that was interrupted goes on. Jobs see what was
+there by its path and box, so storing it again replaces it, and a job that was interrupted continues. Jobs see what was
 stored before them; searches, which are made at the consistency "Bounded", may find photos some seconds after they were
 stored. Cost: one request for a thousand photos.
 """
@@ -116,7 +116,7 @@ class MilvusWriter(IndexWriter):
         photos = self.photos
         lists = min(_MAX_LISTS, max(_MIN_LISTS, 2 ** round(math.log2(math.sqrt(photos)))))
         if self.collection.is_embedded:
-            lists = _MIN_LISTS  # it makes so many, whatever it is told
+            lists = _MIN_LISTS  # it makes this many, whatever it is told
         self.collection.make_lists(lists)
         queries = self._some(QUERIES)
 

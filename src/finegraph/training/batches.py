@@ -40,7 +40,7 @@ class PhotoPair(NamedTuple):
 class PhotoPairs:
     """The photos that were compared, as numbers of the dataset.
 
-    An epoch takes each photo with one that it was compared with, drawn anew in every epoch, so that comparisons cost at
+    An epoch takes each photo with one that it was compared with, drawn again each time, so that comparisons cost at
     most as much as the photos themselves. All pairs that a batch holds count.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Several processes that train one network: the only file that knows of ranks.
 
-Every process holds the whole network, except for the rows of labels that are shared out, and takes its share of each
+Every process holds the whole network, except for the rows of labels that are sharded, and takes its share of each
 batch. Gradients, the number of samples they are of, and whatever else must be agreed on are summed in each step, then
 divided by the number of samples of all processes. So missing labels and uneven shares weigh as they do in one process,
 a process with nothing to do in a step takes part with zeros, and nothing can hang on a sample that another process

@@ -1,6 +1,6 @@
 """The training loop, on one screen.
 
-Each step takes one batch; at the end of an epoch, or of every few, the head may be fitted anew and the network is
+Each step takes one batch; at the end of an epoch, or of every few, the head may be fitted again and the network is
 validated; a row of metrics is written, and all is saved. A network that starts with a fitted head is validated before
 the first step too. That is epoch 0, and if no epoch is better, it is the result. Training can stop at any step and
 resumes bit for bit as if it had not.
@@ -34,7 +34,7 @@ __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 _LOOKED_AT = 4
 """How many photos of the last step a network must answer with finite numbers before it is saved."""
 _PATIENCE = 2.0
-"""In a job of several processes, a signal within so many seconds of the first counts as the same one."""
+"""In a job of several processes, a signal within this many seconds of the first counts as the same one."""
 
 
 def train(run: Run, *, resume: bool = False) -> bool:
@@ -57,7 +57,7 @@ def train(run: Run, *, resume: bool = False) -> bool:
 
 
 def shard_folder(network: Network, path: Path, ranks: Ranks) -> ShardFolder | None:
-    """The checkpoints of a network whose labels are shared out; None for others."""
+    """The checkpoints of a network whose labels are sharded; None for others."""
     head = network.shared_head
     return None if head is None else ShardFolder(path, head.graph, head.shard, ranks)
 
@@ -153,7 +153,7 @@ class _Training:
         return self.progress.step == (self.progress.epochs + 1) * self.per_epoch
 
     def _end_epoch(self, request: StopRequest) -> bool:
-        """Fit the head anew, validate, write a row of metrics, save; returns whether to stop."""
+        """Fit the head again, validate, write a row of metrics, save; returns whether to stop."""
         run, progress = self.run, self.progress
         if not progress.loss_count:
             raise DataError(
@@ -168,7 +168,7 @@ class _Training:
                     run.watcher.note(note)
             run.network.train()
         judged = self._judge(request) if due else Judgement({})
-        if judged is None:  # the epoch ends when the run goes on
+        if judged is None:  # the epoch ends when the run continues
             self._save(best=False)
             return True
         self._add_row(judged, epoch=progress.epochs + 1, train_loss=progress.loss_sum / progress.loss_count)
@@ -200,7 +200,7 @@ class _Training:
         self._save(best=best)
 
     def _is_due(self, seconds: float) -> bool:
-        """Whether to save again after so many seconds; processes that save together must agree."""
+        """Whether to save again after this many seconds; processes that save together must agree."""
         due = seconds >= 60 * self.run.settings.checkpoint_minutes
         return due if self.shards is None else self.run.ranks.any(due)
 
@@ -264,12 +264,12 @@ class _Training:
                 "all machines have the same files, and the run folder in a place that they share"
             )
         state = {**run.network.state_dict(), **optimizer_tensors(run.network, self.optimizer)}
-        # Rows that are shared out differ between processes.
+        # Rows that are sharded differ between processes.
         parts = (state,) if self.shards is None else split_rows({f".{name}": one for name, one in state.items()})
         run.ranks.copy_first([one for one in parts[-1].values() if one.is_floating_point()])
 
     def _open_log(self, resume: bool) -> MetricLog:
-        """The log of a new run, or that of an old one up to where it goes on."""
+        """The log of a new run, or that of an old one up to where it continues."""
         log = MetricLog(self.run.folder, tensorboard=self.run.settings.tensorboard)
         if resume:
             log.rewind(self.progress.step, self.progress.epochs)

@@ -1,6 +1,6 @@
 """Recipes: the defaults of training the whole network.
 
-fitted  starts from the fitted head, moves the backbone a little, and fits the head anew after each epoch
+fitted  starts from the fitted head, moves the backbone a little, and fits the head again after each epoch
 short   starts from a new head; a few epochs of one cycle with label smoothing
 paper   what the paper's networks were fine-tuned with: Caffe's rates and steps, kinds with weight 1
 """

@@ -174,7 +174,7 @@ class TrainSettings:
     start: Literal["fitted", "new"] | None = _setting(
         None, "the head to start from: fitted to stored features, or new; a fitted one is validated as epoch 0"
     )
-    refit: bool | None = _setting(None, "fit the head anew before each validation")
+    refit: bool | None = _setting(None, "fit the head again before each validation")
     judge_every: int | None = _setting(
         None, "the number of epochs between validations, and new fits of the head; the last epoch has both", least=1
     )
@@ -239,7 +239,7 @@ class TrainSettings:
             self._check_shared()
 
     def _check_shared(self) -> None:
-        """Raise if the labels of the last layer are to be shared out, and something else stands against it."""
+        """Raise if the labels of the last layer are to be sharded, and something else stands against it."""
         against = {
             "head": self.head == "softmax" and "a softmax head cannot be sharded; use head bipartite",
             "coarse_network": self.coarse_network is not None

@@ -6,7 +6,7 @@ cannot be read ends all processes with the same error, that of the first such ph
 The first process alone may know which photos are wanted, such as those that are not yet in an index. It asks for them
 part by part (`FeatureCrew.of`), and the others help (`FeatureCrew.help`) until it has ended.
 
-Cost: the network, shared out; 4 bytes per feature are sent once and held in the first process.
+Cost: the network, split among processes; 4 bytes per feature are sent once and held in the first process.
 """
 
 from __future__ import annotations

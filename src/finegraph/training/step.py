@@ -3,7 +3,7 @@
 The loss of a step is a sum over samples, divided by the number of samples of all processes that have any label. Chance
 within the network, such as dropout, is seeded by the step, so nothing of it has to be saved.
 
-Where processes share out the labels of the head, each computes the features of its own photos and gets those of all
+Where processes shard the labels of the head, each computes the features of its own photos and gets those of all
 others. The loss is then that of the whole batch in every process, and its gradient for the rows of a process is there
 already; only the gradients of the network in front are summed. A process without photos takes part with no rows: every
 exchange within the loss needs all of them.
@@ -182,7 +182,7 @@ class Stepper:
     def _share_gradients(self, count: float) -> None:
         """Sum gradients and average statistics over all processes; then gradients are of the mean loss.
 
-        Those of rows that are shared out are those of all photos already.
+        Those of rows that are sharded are those of all photos already.
         """
         gradients, shared = [], self.network.shared_head
         rows = set() if shared is None else set(shared.parameters())

@@ -22,6 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.group_names import TREE
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
+from finegraph.model.structure.suggested_groups import MIN_STABILITY
 from finegraph.model.structure.suggested_kinds import (
     SuggestedKind,
     kind_by_confusions,
@@ -49,7 +50,7 @@ class SuggestedLabel:
     Attributes:
         label: its name.
         fine: the fine labels that have it.
-        stability: how much of it is found again when photos are drawn anew; None for names.
+        stability: how much of it is found again when photos are drawn again; None for names.
         photos: photos of these, of different fine labels first.
     """
 
@@ -68,7 +69,7 @@ class Suggestion:
         name: what it is called.
         source: where it comes from: names, looks or confusions.
         reason: the same in words.
-        stability: how much of its groups is found again when photos are drawn anew; None for names.
+        stability: how much of its groups is found again when photos are drawn again; None for names.
         labels: its labels with two fine labels and more, the largest first, as far as they are listed.
         shared: how many such labels there are.
         single: how many labels have one fine label alone.
@@ -86,6 +87,11 @@ class Suggestion:
     single: int
     columns: tuple[str, ...]
     effect: KindEffect | None
+
+    @property
+    def stable(self) -> bool:
+        """Whether at least half of its groups are found again; names are stable."""
+        return self.stability is None or self.stability >= MIN_STABILITY
 
     def to_dict(self) -> dict[str, Any]:
         """The suggestion as JSON can hold it."""
@@ -172,7 +178,7 @@ def suggest_graph(
     given = None if graph is None else read_graph_of(graph)
     if not _has_model(model):
         own = read_graph_of(model) if given is None else given
-        note = f"{os.fspath(model)} has no model, so only names are looked at."
+        note = f"{os.fspath(model)} has no model, so only names are used."
         by_names = kinds_by_names(own)
         found = GraphSuggestions(suggestions=_listed(by_names, own), notes=(note,))
         return _with_accepted(found, own, by_names, accept, output)

@@ -118,7 +118,7 @@ def teach_list(
     """Teach a model all rows of a list that have a label; see `read_labelled_list` for the file.
 
     Each photo is a lesson of its own. A photo that the model was taught with this label, by its last lesson, is not
-    taught again: what was interrupted goes on where it stopped.
+    taught again: what was interrupted continues where it stopped.
 
     Args:
         model: a model folder or a run folder.

@@ -10,7 +10,7 @@ Each photo has a fingerprint:
 Copies have equal digests. Candidates for the rest are pairs whose looks differ in at most 3 of 64 bits: cut the 64 bits
 into 4 bands, and one band at least is equal, so only photos that share a band are compared. A pair counts when the
 thumbnails are nearly equal too. Photos without any structure (a blank page) look like each other and are compared as
-files only. A picture that was cut, mirrored or coloured anew is another picture.
+files only. A picture that was cut, mirrored or coloured again is another picture.
 
 Cost: each file is read and decoded once, JPEGs at a fraction of their size; then one sort per band and a comparison per
 pair that shares one. In a very full band each photo is compared with its next neighbours only, so that the time stays
@@ -55,7 +55,7 @@ class Duplicates:
     """Photos that are the same.
 
     Attributes:
-        form: "exact" for copies of a file, "re-encoded" for a picture that was saved anew.
+        form: "exact" for copies of a file, "re-encoded" for a picture that was saved again.
         members: their numbers in the list that was searched, rising.
     """
 

@@ -161,7 +161,7 @@ def _duplicate(form: Literal["exact", "re-encoded"], files: list[Path], samples:
     """The finding of one group of equal photos."""
     splits = sorted({sample.split for sample in samples if sample.split is not None})
     labels = sorted({sample.label for sample in samples if sample.label is not None})
-    what = "the same file" if form == "exact" else "the same picture, saved anew,"
+    what = "the same file" if form == "exact" else "the same picture, saved again,"
     message = f"{what} is there {len(samples)} times"
     if len(splits) > 1:
         message += f", in the splits {' and '.join(splits)}"

@@ -119,7 +119,7 @@ def _vignette() -> Image.Image:
 
 @lru_cache(maxsize=1)
 def _grain() -> NDArray[np.int16]:
-    """Noise to take parts of: drawing it anew for each photo would take longer than all the rest."""
+    """Noise to take parts of: drawing it again for each photo would take longer than all the rest."""
     random = chance("grain")
     side = 2 * PIXELS
     fine = random.normal(0, 64, (side, side, 3))

@@ -74,7 +74,7 @@ class Item:
 
 
 def invent_dishes(count: int, pantry: Sequence[str], seed: int) -> list[Dish]:
-    """So many dishes with names of their own, made of what is in the pantry; everything there is used.
+    """This many dishes with names of their own, made of what is in the pantry; everything there is used.
 
     Args:
         count: how many; at least as many as ingredients.

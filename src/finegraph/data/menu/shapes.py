@@ -187,7 +187,7 @@ def grains(
     """Small grains in a heap, as rice or maize."""
     heap = Heap(canvas)
     random = canvas.random
-    if count > 50:  # so many leave no gaps
+    if count > 50:  # this many leave no gaps
         for angle in random.uniform(0, 2 * np.pi, 5):
             x, y = 0.3 * spread * np.cos(angle), 0.3 * spread * np.sin(angle)
             heap.grain(x, y, spread * 0.6, spread * 0.5, angle, vary(random, colours[0], 0.02), 0.5)

@@ -2,7 +2,7 @@
 
 Commas between cells, double quotes around a cell that holds a comma or a quote, a quote in it doubled. Stricter than
 usual: no quote inside an unquoted cell, no line break in a cell, no empty line, one form of line end, every row as long
-as the header. What breaks a rule is noted and skipped, and reading goes on with the next line. Cost: linear in the
+as the header. What breaks a rule is noted and skipped, and reading continues with the next line. Cost: linear in the
 text; a row is split only after its commas are counted, so that a hostile file costs no memory.
 """
 

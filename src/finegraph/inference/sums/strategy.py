@@ -72,7 +72,7 @@ class ColumnChoice:
     Attributes:
         dense: the positions of the kinds summed by product; the others are summed by lists.
         block: the block of each fine label; labels with the same group in all dense kinds share one. None if there are
-            so many blocks that the product runs over all fine labels.
+            enough blocks that the product runs over all fine labels.
     """
 
     dense: tuple[int, ...]

@@ -70,7 +70,7 @@ class UnknownRule:
         return unknown_scores(posterior, self.score, views=views)
 
     def holds_for(self, views: int) -> bool:
-        """Whether the threshold may be used for photos of so many views."""
+        """Whether the threshold may be used for photos of this many views."""
         return self.views in (None, views)
 
     def is_unknown(self, scores: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:

@@ -20,7 +20,7 @@ from finegraph.inference import ValueDistribution
 from finegraph.inference.numbers.number_tensors import NumberTensors
 
 REACH = 8.0
-"""So many standard deviations from the mean of a component nothing counts."""
+"""This many standard deviations from the mean of a component nothing counts."""
 ROUNDING = 1e-7
 """By how much, relative to it, a sum of probabilities may miss a quantile."""
 _HALVINGS = 60

@@ -90,7 +90,7 @@ class FeatureBatch(NamedTuple):
 class FeatureExtractor:
     """Computes the features of photos with the backbones of a network, in evaluation mode.
 
-    It keeps the weights as they are when it first computes; a network that goes on training needs another extractor.
+    It keeps the weights as they are when it first computes; a network that continues training needs another extractor.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ def extract_features(
         threads: how many photos are worked on at the same time; by default as many as torch has threads.
         batch_size: how many photos are in the network at a time at most, on a GPU. On the CPU each thread takes
             one at a time.
-        on_bad_file: "error" raises on the first photo that cannot be read, "skip" goes on without it.
+        on_bad_file: "error" raises on the first photo that cannot be read, "skip" continues without it.
         engine: "onnx", "torch", or "auto" for ONNX Runtime if it is installed and can run the network. Their
             features differ by rounding only, so what one of them stored serves the other.
         progress: called with the number of photos done and the total.

@@ -32,7 +32,7 @@ def photo_key(content: bytes, box: Box | None) -> bytes:
 
     Args:
         content: the bytes of its file.
-        box: the part of it that is looked at; None for all.
+        box: the part of it that is used; None for all.
     """
     return _ended(_begun(content, box is not None), box)
 

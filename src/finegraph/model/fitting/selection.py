@@ -146,7 +146,7 @@ def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fo
     first, size = np.repeat(np.cumsum(taken) - taken, sizes), np.repeat(sizes, sizes)
     place = np.arange(len(samples)) - np.repeat(starts, sizes)
     fold[samples] = np.where(size < 2, -1, (first + place * count // size) % count)
-    held_out = [held for held in range(count) if (fold == held).any()]
+    held_out = [number for number in range(count) if (fold == number).any()]
     return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
 
 

@@ -59,7 +59,7 @@ is one standard deviation, both of what the kinds share and of a single kind aro
 _USUAL_ERROR, _ERROR_CELLS = 0.03, 30.0
 """The prior share of wrong cells, and how many cells it counts as."""
 _ERRORS = (0.002, 0.008, 0.032, 0.128)
-"""The shares of wrong cells that are tried, each so many times the last."""
+"""The shares of wrong cells that are tried, each this many times the last."""
 _ERROR_CLUES = ("photos", "related")
 """The clues by which it is estimated. Names share words in twos and threes; there a wrong cell looks like a word that
 means nothing."""
@@ -134,7 +134,7 @@ class LearntGraph:
 
     Attributes:
         graph: the graph as it was given.
-        kinds: the kinds that were looked at.
+        kinds: the kinds that were learnt.
         weights: per kind, the probability of each label for each fine label, given the table.
         beliefs: the same without the cell's own entry in the table.
         trust: per clue, how much it counts for each kind.

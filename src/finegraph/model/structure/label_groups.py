@@ -168,7 +168,7 @@ class _Search:
                 self._fit(groups)
             before: NDArray[np.int64] | None = None
             for _ in range(_TURNS):
-                if start is None:  # merged anew with the variances of the previous round
+                if start is None:  # merged again with the variances of the previous round
                     groups = self._join(np.arange(count))
                     self.moves.clear()
                 groups = self._move(groups)

@@ -143,7 +143,7 @@ def learn_tree(
 def moves_between(graph: LabelGraph, before: LabelTree, after: LabelTree) -> tuple[TreeMove, ...]:
     """What moved from one tree to another at the level of the smallest groups, whatever way it took.
 
-    A group goes on in the one that has most of its members; who is elsewhere has moved.
+    A group continues in the one that has most of its members; who is elsewhere has moved.
     """
     if not before.levels or not after.levels:
         return ()
@@ -157,7 +157,7 @@ def moves_between(graph: LabelGraph, before: LabelTree, after: LabelTree) -> tup
         others = np.flatnonzero((two == two[row]) & (goes_on[two] == one))
         to = int(others[0]) if len(others) else row
         found.append(TreeMove(fine=graph.fine[row], to=graph.fine[to], gain=None))
-    for group in range(table.shape[1]):  # a new group that split off from one which goes on elsewhere
+    for group in range(table.shape[1]):  # a new group that split off from one which continues elsewhere
         first = int(goes_on[group])
         largest = int(np.argmax(table[first]))
         if table[first, group] and group != largest:

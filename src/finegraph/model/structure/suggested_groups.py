@@ -7,7 +7,7 @@ the directions in which they differ, and those count as many as the participatio
 noise: (sum v)^2 / sum v^2.
 
 Groups that arose by chance fall apart when photos are resampled. A draw leaves a fifth of the photos out. Where photos
-are not known, class means are drawn with the variance that this would add. (To draw all photos anew would double the
+are not known, class means are drawn with the variance that this would add. (To draw all photos again would double the
 noise of means that have it already, and break most groups.) Cost: that of grouping, once per draw.
 """
 

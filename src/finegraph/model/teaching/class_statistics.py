@@ -41,7 +41,7 @@ class ClassStatistics:
         doubt: that of the head.
         unseen_share: that of `score_factors`, for fine labels without photos.
         head: which head the fit made.
-        views: how many views of each photo counted as one; photos that are taught are looked at alike.
+        views: how many views of each photo counted as one; photos that are taught get as many.
         scales: per number that class means depend on, what is 0 and what is 1 among its values.
         pulls: what features say of values by themselves; None if that takes no part.
         share: how much of it.

@@ -8,7 +8,7 @@ to the system, the border of the old system V_0 gives
     B_N and Z                        from a system of as many rows as C and N have labels
 
 so effects change by a product with as many columns as labels changed. Cost: fine x features per changed label, where
-solving anew costs fine^2 x features. The result is that of solving anew up to rounding in float64, and depends on
+solving again costs fine^2 x features. The result is that of solving again up to rounding in float64, and depends on
 where it starts and on counts and means alone, not on the way between them.
 """
 

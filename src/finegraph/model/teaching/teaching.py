@@ -45,9 +45,9 @@ from finegraph.nn import BipartiteHead, SoftmaxHead
 LOG = "lessons"
 """The name of the log in a model folder."""
 MAX_CHANGED = 128
-"""How many fine labels may have changed before effects are solved anew."""
+"""How many fine labels may have changed before effects are solved again."""
 MAX_DENSE = 1500
-"""Up to so many fine labels a start is kept to go on from; it is a matrix of that size."""
+"""Up to this many fine labels a start is kept to go on from; it is a matrix of that size."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Reading takes the newest that is whole, and the notes say what was wrong with newer ones. The last and the best are
 kept, and `keep` more of each to fall back to; damaged ones do not count. What a checkpoint consists of is the business
-of `checkpoint.py` and, where labels are shared out, of `shard_files.py`.
+of `checkpoint.py` and, where labels are sharded, of `shard_files.py`.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def capture(
 def split_rows(
     tensors: Mapping[str, Shaped[Tensor, " ..."]],
 ) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Shaped[Tensor, " ..."]], dict[str, Shaped[Tensor, " ..."]]]:
-    """What `capture` gives of a network whose labels are shared out: rows of fine labels, of coarse ones, and the rest.
+    """What `capture` gives of a network whose labels are sharded: rows of fine labels, of coarse ones, and the rest.
 
     The count of steps that an optimizer keeps is a single number, and so one of the rest.
     """

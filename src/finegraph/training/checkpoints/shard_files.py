@@ -1,4 +1,4 @@
-"""Checkpoints of heads whose labels are shared out: a file per process, read by any number of processes.
+"""Checkpoints of heads whose labels are sharded: a file per process, read by any number of processes.
 
     checkpoints/000007-step-350-best/shard-00001-of-00002.safetensors    the rows of one process, and of which labels
                                     /shard-00001-of-00002.json           what the file is, and its checksum
@@ -8,7 +8,7 @@ Each process writes its own rows and no others; rows that all of them hold are w
 temporary name until all have written and `whole.json` is there, and appears in one step: so what `checkpoint.py`
 promises holds here too. When `save` returns, the checkpoint is on the disk; nothing is removed before; a kill at any
 moment leaves the ones before it; a damaged one is passed over. A process reads the rows of its labels from the files
-that have them, which are mapped into memory: so a run goes on with another number of processes. No code is ever loaded
+that have them, which are mapped into memory: so a run continues with another number of processes. No code is loaded
 from a file. Cost: each process writes and checks its own part; reading checks all files once, in each process.
 """
 

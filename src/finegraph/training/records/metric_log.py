@@ -29,7 +29,7 @@ from finegraph.training.records.run_folder import RunFolder
 class MetricLog(Closing):
     """The log and the metrics of a run, in the one process that writes.
 
-    What is there already stays, but for an unfinished last line; a run that goes on calls `rewind` first.
+    What is there already stays, but for an unfinished last line; a run that continues calls `rewind` first.
 
     Args:
         run: the run; its lock should be held.
@@ -114,7 +114,7 @@ class MetricLog(Closing):
         self._event("note", step, epoch, {"text": text})
 
     def rewind(self, step: int, epochs: int | None = None) -> int:
-        """Drop everything from after a step: to be done whenever a run goes on, with 0 if it has no checkpoint.
+        """Drop everything from after a step: to be done whenever a run continues, with 0 if it has no checkpoint.
 
         Args:
             step: how many steps were taken.

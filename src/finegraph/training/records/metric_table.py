@@ -19,7 +19,7 @@ from finegraph.files.line_file import Line, LineFile, cut_lines
 
 OWN_COLUMNS = ("epoch", "step", "time")
 _LATER = "val_numbers."
-"""Metrics that tables of earlier versions have no columns for; such a run goes on without them."""
+"""Metrics that tables of earlier versions have no columns for; such a run continues without them."""
 
 
 class MetricTable:

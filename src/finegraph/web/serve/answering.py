@@ -122,7 +122,7 @@ class ServedModel:
         return served
 
     def warm_up(self, photos: int) -> None:
-        """Answer about so many blank pictures at once, which allocates the memory that as many photos will need."""
+        """Answer about this many blank pictures at once, which allocates the memory that as many photos will need."""
         size = self.model.views.size
         scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
         self.answer(scores, ["photo"] * photos, self.ask())

@@ -2,7 +2,7 @@
 
 The photos are those that training was validated on. Without such photos, training photos are taken out of the class
 means fold by fold, those that look alike together; what was suggested has then seen them, and it is said so. Only
-variances and effects are fitted anew for each graph, so all of them share one scaling and one sharpness.
+variances and effects are fitted again for each graph, so all of them share one scaling and one sharpness.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def confusions(seen: SeenPhotos) -> tuple[Float[Tensor, "row fine"], Int[Tensor,
 
 
 def _some(photos: LabelledPhotos) -> LabelledPhotos:
-    """At most so many of the photos, evenly from all."""
+    """At most this many of the photos, evenly from all."""
     if len(photos) <= MAX_PHOTOS:
         return photos
     rows = torch.linspace(0, len(photos) - 1, MAX_PHOTOS).long()

@@ -58,7 +58,7 @@ class SeenPhotos:
     """What a model has seen.
 
     Attributes:
-        graph: the label graph that is looked at.
+        graph: the label graph.
         statistics: what photos show of its fine labels.
         temperature: what scores are divided by.
         train: the photos that the statistics are of; None if they are gone.
@@ -94,7 +94,7 @@ def see_photos(
     Args:
         model: a run folder or a model folder; photos are known of a run alone.
         graph: another graph than that of the model; fine labels that the model does not know have no photos.
-        photos: whether photos are looked at; statistics alone need none.
+        photos: whether photos are needed; statistics alone need none.
         progress: given the name of a stage, its progress callback.
 
     Raises:

@@ -65,7 +65,7 @@ def head_part(graph: LabelGraph, ranks: Ranks, backbone: Backbone) -> ShardedHea
 
 
 def share_fitted(network: Network, head: ShardedHead, ranks: Ranks) -> None:
-    """Share out the head that was fitted in the first process and is in the network there; all processes call it.
+    """Shard the head that was fitted in the first process and is in the network there; all processes call it.
 
     Args:
         network: gets the shared head again.

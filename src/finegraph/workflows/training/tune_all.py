@@ -177,7 +177,7 @@ class _Learning:
         if learnt.tree is None:
             return learnt
         tree = replace(learnt.tree, levels=tuple(graph.parents(kind) for kind in learnt.tree.kinds))
-        # The moves of the last refit may be later than this tree, and those of a run that goes on are not known here.
+        # The moves of the last refit may be later than this tree, and those of a run that continues are not known here.
         moves = () if self.started is None else moves_between(graph, self.started, tree)
         return replace(learnt, tree=replace(tree, moves=moves))
 
