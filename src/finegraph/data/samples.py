@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, overload
 
 from finegraph.errors import DataError, unknown_name
@@ -24,13 +23,6 @@ class Box(NamedTuple):
     y: float
     width: float
     height: float
-
-
-def _no_types() -> Mapping[str, NumberType]:
-    return _NO_TYPES
-
-
-_NO_TYPES: Mapping[str, NumberType] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +46,7 @@ class Sample:
     box: Box | None = None
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
     values: Mapping[str, float] = field(default_factory=dict, hash=False)
-    number_types: Mapping[str, NumberType] = field(default_factory=_no_types, compare=False, repr=False)
+    number_types: Mapping[str, NumberType] = field(default_factory=dict, compare=False, repr=False)
     line: int | None = field(default=None, compare=False, repr=False)
 
 
