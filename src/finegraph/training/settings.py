@@ -79,27 +79,29 @@ class TrainSettings:
         "", "photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER", free=True
     )
     graph: str | None = _setting(
-        None, "the graph: a file or a label store (.db); by default what the photos' source implies", free=True
+        None,
+        "the graph: a file or a label store (.db); by default the graph that the source of the photos implies",
+        free=True,
     )
     comparisons: str | None = _setting(
         None,
-        "comparisons (.csv) of fine labels or photos, such as which is hotter: a number of the graph for each kind "
-        "that they compare",
+        "comparisons (.csv) of fine labels or photos, such as which is hotter; each compared kind becomes a "
+        "number of the graph",
         free=True,
     )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     suggest: bool = _setting(
-        False, "add the kinds that names, looks and confusions suggest; so there are sure answers without a graph"
+        False, "add the kinds that names, looks and confusions suggest, for sure answers without a graph"
     )
     learn: tuple[str, ...] | None = _setting(
-        None, "what photos teach about the graph: cells (those that are empty), tree (groups of fine labels), or both"
+        None, "what to learn about the graph from photos: cells (the empty ones), tree (groups of fine labels), or both"
     )
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
     val_split: str | None = _setting(None, "the split to validate on; by default `val` if there is one")
     val_share: float | None = _setting(
         None,
-        "the share of each class to hold out if there is no such split; by default about a fifth of a source "
-        "without splits, and none of others",
+        "the share of each class to hold out if there is no such split; by default about a fifth if the "
+        "source has no splits, otherwise none",
         least=0,
         below=1,
     )
@@ -108,7 +110,7 @@ class TrainSettings:
     )
     box: bool = _setting(False, "cut photos to their boxes")
     photo_labels: Literal["use", "ignore"] | None = _setting(
-        None, "photo labels; by default used, but ignored in cub:FOLDER, as the paper does"
+        None, "use or ignore photo labels; by default they are used, except in cub:FOLDER, as in the paper"
     )
     on_bad_file: Literal["error", "skip"] = _setting("error", "the reaction to a photo that cannot be read")
 
@@ -138,14 +140,18 @@ class TrainSettings:
 
     # Tuning the head.
     fit: Literal["auto", "prototypes", "descent"] = _setting(
-        "auto", "how the head is fitted: as class means in closed form, by descent, or as held-out photos say"
+        "auto",
+        "how the head is fitted: as class means in closed form, by descent, or by the better one on held-out photos",
     )
     train_views: int = _setting(
-        3, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6
+        3,
+        "views of each training photo whose features are averaged: the whole photo, then up to four parts of it",
+        least=1,
+        below=6,
     )
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
-        None, "the same for the coarse labels, as a multiple of it; by default kinds / 16", least=0
+        None, "the strength for the coarse labels, as a multiple of l2; by default kinds / 16", least=0
     )
     choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
 
@@ -179,10 +185,10 @@ class TrainSettings:
         None, "the number of epochs between validations, and new fits of the head; the last epoch has both", least=1
     )
     frozen_share: float | None = _setting(
-        None, "the share of the pretrained layers, from the photo on, that stay as they are", least=0, below=1
+        None, "the share of the pretrained layers that stay fixed, counted from the input", least=0, below=1
     )
     layer_decay: float | None = _setting(
-        None, "the rate of each pretrained layer as a multiple of that of the next one", least=0.01
+        None, "the rate of each pretrained layer as a multiple of the rate of the next layer", least=0.01
     )
     train_scale: float | None = _setting(
         None, "width and height of training views as a share of size, rounded to a multiple of 32", least=0.1
@@ -193,7 +199,7 @@ class TrainSettings:
         None, "divide the head's rate by kinds + 1, so that it is comparable between graphs"
     )
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
-    auxiliary: bool = _setting(True, "train GoogLeNet's auxiliary branches too; without them, they need no weights")
+    auxiliary: bool = _setting(True, "train GoogLeNet's auxiliary branches too; if not, no weights are needed for them")
     best_by: Literal["top1", "nll"] = _setting(
         "top1", "the validation metric that chooses the best epoch; the other one breaks ties"
     )
@@ -205,8 +211,7 @@ class TrainSettings:
     )
     shard_labels: bool = _setting(
         False,
-        "share the labels of the last layer out among the processes of a job, each of which then holds the rows of "
-        "some of them",
+        "split the labels of the last layer among the processes of a job; each process holds the rows of some of them",
     )
     threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
     workers: int | None = _setting(
