@@ -230,11 +230,11 @@ def test_auto_is_what_train_fits_and_does_not_look_at_validation_photos():
 
 
 def test_auto_takes_descent_where_the_training_photos_say_so(monkeypatch):
+    from finegraph.model.fitting import head_solver
     from finegraph.model.fitting.solver_choice import SolverChoice
-    from finegraph.workflows.studies import closed_form_heads
 
     chosen = SolverChoice(solver="descent", reason="", settings=FitSettings(l2=0.01), log_likelihoods={})
-    monkeypatch.setattr(closed_form_heads, "choose_solver", lambda *_, **__: chosen)
+    monkeypatch.setattr(head_solver, "choose_solver", lambda *_, **__: chosen)
     fitted = fit_study_head("auto", GRAPH, ("dish",), TRAIN, VAL, 4)
     assert (fitted.chosen[0]["solver"], fitted.chosen[0]["l2"]) == ("descent", 0.01)
     expected = fit_head(TRAIN.fine, TRAIN.target, GRAPH.only(["dish"]), FitSettings(l2=0.01, tolerance=1e-3)).head

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,21 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from finegraph.errors import InputError, MissingExtraError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting import FitSettings
+from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, solve_head
 from finegraph.model.fitting.label_indices import Classes, classes_of_graph, classes_of_values, kind_target_indices
-from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
-from finegraph.model.fitting.rows import exact_numbers
-from finegraph.model.fitting.selection import (
-    FOLDS,
-    Fold,
-    Grid,
-    Search,
-    deal_folds,
-    default_grid,
-    grid_settings,
-    search,
-)
-from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.fitting.selection import FOLDS, Fold, Grid, LabelledFeatures, Search, deal_folds, default_grid
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -180,94 +168,73 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
         seen = {} if kind_targets is None else kind_target_indices(classes.graph, kind_targets, len(features))
         self.classes_, self.graph_, self._order = classes.names, classes.graph, classes.order
-        if self.solver not in ("auto", "descent", "prototypes"):
-            raise InputError(f"solver: expected 'auto', 'descent' or 'prototypes', got {self.solver!r}")
+        settings = self._solver_settings(classes)
         self.mean_: NDArray[np.float64] | None = None
         self.scale_: NDArray[np.float64] | None = None
         if self.solver != "prototypes":
             self._learn_scale(features, weight)
-        self.solver_, chosen = self._choose_solver(features, classes, weight, seen)
-        if self.solver_ == "prototypes":
-            return self
-        arguments: dict[str, Any] = {
-            "features": self._tensor(features),
-            "targets": torch.from_numpy(classes.targets),
-            "graph": self.graph_,
-            "kind_targets": {kind: torch.from_numpy(labels) for kind, labels in seen.items()},
-            "sample_weight": torch.from_numpy(weight),
-        }
-        self.settings_ = self._choose(arguments, features, classes) if chosen is None else chosen
-        fit = fit_head(settings=self.settings_, **arguments)
-        self.head_, self.n_iter_, self.converged_ = fit.head.requires_grad_(False), fit.iterations, fit.converged
-        if not fit.converged:
+        folds = [] if settings.grid is None else self._folds(features, classes.targets)
+        solved = solve_head(
+            LabelledFeatures(
+                self._tensor(features),
+                torch.from_numpy(classes.targets),
+                kind_targets={kind: torch.from_numpy(labels) for kind, labels in seen.items()},
+                sample_weight=torch.from_numpy(weight),
+            ),
+            self.graph_,
+            settings,
+            folds=folds,
+        )
+        self._keep(solved, settings.grid)
+        if not solved.converged:
             warnings.warn(
-                f"fitting stopped after {fit.iterations} steps before the objective was within {self.tolerance:g} of "
-                "its minimum; raise max_iter, tolerance or l2, or give features in float64",
+                f"fitting stopped after {solved.iterations} steps before the objective was within {self.tolerance:g} "
+                "of its minimum; raise max_iter, tolerance or l2, or give features in float64",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
 
-    def _choose_solver(
-        self,
-        features: NDArray[np.floating[Any]],
-        classes: Classes,
-        weight: NDArray[np.floating[Any]],
-        seen: Mapping[str, NDArray[Any]],
-    ) -> tuple[str, FitSettings | None]:
-        """The solver, with the closed form fitted where it is that, and the settings of descent where it won."""
-        if self.solver == "descent":
-            return "descent", None
-        # How samples differ in a value from their class, if they can; nothing else that was seen on them.
-        labels = [name for name in seen if exact_numbers(classes.graph).get(name, True)]
-        if self.solver == "auto":
-            given = [name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value)]
-            if given or labels:
-                self.solver_reason_ = f"the closed form has no {', '.join(given) or 'kind_targets'}"
-                return "descent", None
-        if labels:
-            raise InputError(
-                "kind_targets: labels seen on samples, and values of numbers that are exact for all classes, say "
-                f"nothing about class means; leave out {', '.join(labels)}, or use solver='descent'"
-            )
-        self._fit_prototypes(features, classes, weight, seen)
+    def _solver_settings(self, classes: Classes) -> SolverSettings:
+        """How the head is fitted."""
         if self.solver == "prototypes":
-            return "prototypes", None
-        choice = choose_solver(
-            self._tensor(features),
-            torch.from_numpy(classes.targets),
-            self.graph_,
-            self.prototypes_.strengths,
-            self._given(),
-            sample_weight=torch.from_numpy(weight),
+            return SolverSettings(solver=self.solver, descent=FitSettings(head=self.head))
+        given = FitSettings(
+            head=self.head,
+            l2=self.l2,
+            coarse_ratio=self.coarse_ratio,
+            laplacian=self.laplacian,
+            kind_weight=self.kind_weight,
+            max_iter=self.max_iter,
+            tolerance=self.tolerance,
         )
-        self.solver_reason_ = choice.reason
-        if choice.solver == "descent":
-            del self.prototypes_
-            settings = None if choice.settings is None else replace(choice.settings, tolerance=self.tolerance)
-            return "descent", settings
-        return "prototypes", None
+        grid = default_grid(self.head, classes.graph) if self.grid is None else self.grid
+        return SolverSettings(
+            solver=self.solver,
+            descent=given,
+            descent_only=tuple(
+                name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value)
+            ),
+            grid=None if self.cv is None else grid,
+            # What is only compared need not be as near to its minimum as what is kept.
+            grid_tolerance=_ROUGHER * given.tolerance,
+        )
 
-    def _fit_prototypes(
-        self,
-        features: NDArray[np.floating[Any]],
-        classes: Classes,
-        weight: NDArray[np.floating[Any]],
-        measured: Mapping[str, NDArray[np.float64]],
-    ) -> None:
-        """Fit class means in closed form."""
-        settings = PrototypeSettings(head=self.head)
-        targets, counts = torch.from_numpy(classes.targets), torch.from_numpy(weight)
-        found = fit_prototypes(
-            self._tensor(features),
-            targets,
-            self.graph_,
-            settings,
-            sample_weight=counts,
-            measured={name: torch.from_numpy(values) for name, values in measured.items()},
-        )
-        self.prototypes_, self.head_ = found, found.head.requires_grad_(False)
-        self.n_iter_, self.converged_ = 1, True
+    def _keep(self, solved: SolvedHead, grid: Grid | None) -> None:
+        """Keep what was fitted, and nothing of an earlier fit."""
+        for name in ("solver_reason_", "prototypes_", "settings_", "cv_results_", "best_params_"):
+            self.__dict__.pop(name, None)
+        self.solver_, self.head_ = solved.solver, solved.head.requires_grad_(False)
+        self.n_iter_, self.converged_ = solved.iterations, solved.converged
+        if solved.reason is not None:
+            self.solver_reason_ = solved.reason
+        if solved.prototypes is not None:
+            self.prototypes_ = solved.prototypes
+        else:
+            self.settings_ = solved.chosen
+        if solved.search is not None:
+            self.cv_results_ = _results(solved.search, tuple(grid or ()))
+            self.best_params_ = {name: getattr(solved.chosen, name) for name in grid or ()}
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], Classes]:  # noqa: N803
         """The features as floats, and the classes."""
@@ -322,37 +289,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return tensor
 
-    def _given(self) -> FitSettings:
-        """The settings of descent as given."""
-        return FitSettings(
-            head=self.head,
-            l2=self.l2,
-            coarse_ratio=self.coarse_ratio,
-            laplacian=self.laplacian,
-            kind_weight=self.kind_weight,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-        )
-
-    def _choose(self, arguments: dict[str, Any], features: NDArray[np.floating[Any]], classes: Classes) -> FitSettings:
-        """The settings as given, or with the strengths that cross-validation likes best."""
-        given = self._given()
-        folds = self._folds(features, classes.targets)
-        if not folds:
-            return given
-        grid = default_grid(self.head, self.graph_) if self.grid is None else self.grid
-        # What is only compared need not be as near to its minimum as what is kept.
-        rough = replace(given, tolerance=_ROUGHER * given.tolerance)
-        found = search(settings=grid_settings(rough, grid), folds=folds, **arguments)
-        best = replace(found.settings[found.best], tolerance=given.tolerance)
-        self.cv_results_ = _results(found, tuple(grid))
-        self.best_params_ = {name: getattr(best, name) for name in grid}
-        return best
-
     def _folds(self, features: NDArray[np.floating[Any]], targets: NDArray[np.int64]) -> list[Fold]:
-        """The folds of cross-validation; none where there is nothing to choose."""
-        if self.cv is None:
-            return []
+        """The folds of cross-validation; none where no sample can be held out."""
         if self.cv != "auto" and not isinstance(self.cv, int):
             return list(check_cv(self.cv, targets, classifier=True).split(features, targets))
         folds = deal_folds(targets, FOLDS if self.cv == "auto" else int(self.cv))
@@ -361,7 +299,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         message = "cross-validation needs a class with at least two samples, and here every class has one"
         if self.cv != "auto":
             raise InputError(f"cv: {message}; give the strengths and cv=None")
-        warnings.warn(f"{message}; the strengths are taken as given", UserWarning, stacklevel=4)
+        warnings.warn(f"{message}; the strengths are taken as given", UserWarning, stacklevel=3)
         return []
 
     # ---- answers ----------------------------------------------------------------------------------------------------

@@ -172,6 +172,15 @@ class Network(nn.Module):
         name = None if scaling is None else "whitened_blocks" if isinstance(scaling, BlockScaling) else "whitened"
         self.design = replace(self.design, scaling=name)
 
+    def take_graph(self, graph: LabelGraph) -> None:
+        """Replace the head by a new one of the same type for another graph with the same fine labels."""
+        head = self.head
+        if isinstance(head, BipartiteHead):
+            new: BipartiteHead | SoftmaxHead = BipartiteHead(head.features, graph, coarse_features=head.coarse_features)
+        else:
+            new = SoftmaxHead(head.features, graph)
+        self.put_head(new.to(head.fine.weight), self.scaling)
+
     def with_head(self, head: BipartiteHead | SoftmaxHead) -> Network:
         """A network with the same backbones and scaling and another head of the same type; this one is unchanged."""
         network = Network(self.design, self.backbone, head, self.coarse_backbone, self.scaling)

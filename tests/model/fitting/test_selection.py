@@ -14,7 +14,7 @@ from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.selection import (
     SOFTMAX_RATIO,
     LabelledFeatures,
-    choose_settings,
+    compare_settings,
     deal_folds,
     default_grid,
     grid_settings,
@@ -210,7 +210,7 @@ def test_held_out_samples_choose_what_a_loop_over_the_settings_would():
         with torch.no_grad():
             likelihood.append(head(val.features).log_probs()[torch.arange(len(val.targets)), val.targets].mean().item())
     assert 0 < np.argmax(likelihood) < len(tried) - 1
-    assert choose_settings(tried, GRAPH, train, val) == tried[int(np.argmax(likelihood))]
+    assert compare_settings(tried, GRAPH, train, val).best == int(np.argmax(likelihood))
 
 
 @pytest.mark.deep
@@ -218,8 +218,8 @@ def test_without_held_out_samples_folds_choose_and_without_folds_nothing_does():
     features, target = samples(noise=2.0)
     tried = grid_settings(FitSettings(), {"l2": [1.0, 0.1, 0.01]})
     found = search(features, target, GRAPH, tried, deal_folds(target.numpy(), 5))
-    assert choose_settings(tried, GRAPH, LabelledFeatures(features, target)) == tried[found.best]
-    assert choose_settings(tried, GRAPH, LabelledFeatures(features[::6], target[::6])) is None
+    assert compare_settings(tried, GRAPH, LabelledFeatures(features, target)).best == found.best
+    assert compare_settings(tried, GRAPH, LabelledFeatures(features[::6], target[::6])) is None
 
 
 def test_labels_of_kinds_count_for_training_samples_only():
@@ -228,9 +228,9 @@ def test_labels_of_kinds_count_for_training_samples_only():
     train = LabelledFeatures(features[::2], torch.full_like(target[::2], -100), kind_targets=kinds)
     tried = grid_settings(FitSettings(), {"l2": [1.0, 0.01]})
     val = LabelledFeatures(features[1::2], target[1::2])
-    assert choose_settings(tried, GRAPH, train, val) in tried
+    assert np.isfinite(compare_settings(tried, GRAPH, train, val).scores).all()
     with pytest.raises(InputError, match="observed"):
-        choose_settings(tried, GRAPH, train._replace(kind_targets=None), val)
+        compare_settings(tried, GRAPH, train._replace(kind_targets=None), val)
 
 
 # ---- scales ----------------------------------------------------------------------------------------------------------

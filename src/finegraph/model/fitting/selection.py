@@ -49,12 +49,25 @@ _MIN_CLASSES = 8
 
 
 class LabelledFeatures(NamedTuple):
-    """The features of samples and their labels, as `fit_head` takes them."""
+    """The features of samples and their labels.
+
+    Attributes:
+        features: one row per sample.
+        targets: the fine label of each, -100 if not observed.
+        coarse_features: the features of the coarse labels, if they have their own.
+        kind_targets: for some kinds the photo labels, and for some numbers the measured values, as for `fit_head`.
+        sample_weight: how much each sample counts; by default all are equal.
+        views: the features of single views of each sample, as for `fit_prototypes`.
+        block_sizes: the sizes of the blocks of the features, as for `fit_prototypes`.
+    """
 
     features: Float[Tensor, "batch feature"]
     targets: Int[Tensor, " batch"]
     coarse_features: Float[Tensor, "batch coarse_feature"] | None = None
-    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None
+    kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None
+    sample_weight: Float[Tensor, " batch"] | None = None
+    views: Float[Tensor, "batch view feature"] | None = None
+    block_sizes: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,37 +163,63 @@ def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fo
     return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
 
 
-def choose_settings(
-    settings: Sequence[FitSettings], graph: LabelGraph, train: LabelledFeatures, val: LabelledFeatures | None = None
-) -> FitSettings | None:
-    """The settings under which the fine labels of validation samples are most likely.
+def compare_settings(
+    settings: Sequence[FitSettings],
+    graph: LabelGraph,
+    train: LabelledFeatures,
+    val: LabelledFeatures | None = None,
+    folds: Sequence[Fold] | None = None,
+) -> Search | None:
+    """How likely the fine labels of validation samples are under each of several settings.
 
     Args:
         settings: the candidates, in the order of the path; see `grid_settings`.
         graph: the label graph.
         train: the samples to fit.
         val: the samples to choose on; None for cross-validation on `train`. Its `kind_targets` are not used.
+        folds: those of cross-validation; by default they are dealt.
 
     Returns:
         None if there is nothing to choose on: no validation samples, and no class with two samples.
     """
-    features, targets, coarse, kinds = train
-    if val is None:
-        folds = deal_folds(targets.numpy(), FOLDS)
-    else:
-        count = len(targets)
-        features, targets = torch.cat([features, val.features]), torch.cat([targets, val.targets])
-        if coarse is not None and val.coarse_features is not None:
-            coarse = torch.cat([coarse, val.coarse_features])
-        kinds = {
-            name: torch.cat([labels, torch.full_like(val.targets, NOT_OBSERVED)])
-            for name, labels in (kinds or {}).items()
-        }
-        folds = [(np.arange(count), np.arange(count, len(targets)))]
+    joined = train
+    if val is not None:
+        joined, folds = _with_validation(train, val)
+    elif folds is None:
+        folds = deal_folds(train.targets.numpy(), FOLDS)
     if not folds:
         return None
-    found = search(features, targets, graph, settings, folds, kind_targets=kinds or None, coarse_features=coarse)
-    return found.settings[found.best]
+    return search(
+        joined.features,
+        joined.targets,
+        graph,
+        settings,
+        folds,
+        coarse_features=joined.coarse_features,
+        kind_targets=joined.kind_targets or None,
+        sample_weight=joined.sample_weight,
+    )
+
+
+def _with_validation(train: LabelledFeatures, val: LabelledFeatures) -> tuple[LabelledFeatures, list[Fold]]:
+    """Validation samples after those to fit, and the one fold that holds them out."""
+    count, total = len(train.targets), len(train.targets) + len(val.targets)
+    coarse, weight = train.coarse_features, train.sample_weight
+    if coarse is not None and val.coarse_features is not None:
+        coarse = torch.cat([coarse, val.coarse_features])
+    if weight is not None:
+        weight = torch.cat([weight, weight.new_ones(len(val.targets))])
+    joined = LabelledFeatures(
+        features=torch.cat([train.features, val.features]),
+        targets=torch.cat([train.targets, val.targets]),
+        coarse_features=coarse,
+        kind_targets={
+            name: torch.cat([labels, torch.full_like(val.targets, NOT_OBSERVED)])
+            for name, labels in (train.kind_targets or {}).items()
+        },
+        sample_weight=weight,
+    )
+    return joined, [(np.arange(count), np.arange(count, total))]
 
 
 def search(

@@ -35,6 +35,8 @@ from finegraph.inference import Posterior, joint_loss
 from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
+from finegraph.model.fitting.head_solver import descend
+from finegraph.model.fitting.selection import LabelledFeatures
 from finegraph.nn import BipartiteHead
 
 Targets = Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
@@ -341,6 +343,36 @@ def fit_with_cells(
         assert isinstance(fit.head, BipartiteHead)
         fit = fitted(kept, fit.head)
     return CellFit(fit=fit, values=tuple(values), change=change)
+
+
+class CellDescent:
+    """Descent that moves the weights of cells along with a head, for `solve_head`; softmax has no use for cells.
+
+    Attributes:
+        cells: which cells, with their prior.
+        notes: the course of the last fit in words; empty if it was softmax.
+    """
+
+    def __init__(self, cells: LatentCells) -> None:
+        self.cells = cells
+        self.notes: tuple[str, ...] = ()
+
+    def __call__(self, samples: LabelledFeatures, graph: LabelGraph, settings: FitSettings) -> Fit:
+        """Minimise the joint loss of samples."""
+        self.notes = ()
+        if settings.head == "softmax" or settings.is_softmax:
+            return descend(samples, graph, settings)
+        found = fit_with_cells(
+            samples.features,
+            samples.targets,
+            graph,
+            settings,
+            self.cells,
+            coarse_features=samples.coarse_features,
+            kind_targets=samples.kind_targets,
+        )
+        self.notes = (found.words,)
+        return found.fit
 
 
 def _change(cells: LatentCells, graph: LabelGraph, other: LabelGraph) -> float:

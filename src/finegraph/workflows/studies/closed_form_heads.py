@@ -16,9 +16,8 @@ from time import perf_counter
 from typing import Any
 
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
-from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.fitting import FitSettings
+from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, solve_head
 from finegraph.model.fitting.target_log_probs import target_log_probs
 from finegraph.workflows.studies.fitted_head import TOLERANCE, Fitted, JointAnswers, middles
 from finegraph.workflows.studies.photo_sets import Part
@@ -42,54 +41,49 @@ def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: 
         val: what to choose the shrinkage on.
         count: how many to try.
     """
-    base = PrototypeSettings(head="bipartite" if head == "prototypes" else "softmax")
+    base = SolverSettings(
+        solver="prototypes", descent=FitSettings(head="bipartite" if head == "prototypes" else "softmax")
+    )
     best, likelihood = base, -math.inf
     for shrinkage in shrinkages(count):
         tried = replace(base, shrinkage=shrinkage)
-        candidate = log_likelihood(_prototypes(own_graph, train, tried), val)
+        candidate = log_likelihood(solve_head(train.labelled(), own_graph, tried), val)
         if candidate > likelihood:
             best, likelihood = tried, candidate
     began = perf_counter()
-    fit = _prototypes(own_graph, train, best)
-    fitted = Fitted(JointAnswers(graph, fit.head, scaling=fit.scaling, trained=False), count)
-    fitted.add(head, _chosen(fit), perf_counter() - began)
+    solved = solve_head(train.labelled(), own_graph, best)
+    fitted = Fitted(JointAnswers(graph, solved.head, scaling=solved.scaling, trained=False), count)
+    fitted.add(head, _chosen(solved), perf_counter() - began)
     return fitted
 
 
 def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> Fitted:
-    """What `finegraph train` fits when nothing is set; no validation photo is used."""
+    """What `finegraph train` fits when nothing is set; no validation photo is used.
+
+    Args:
+        graph: with all kinds that are measured.
+        own_graph: with those that the head learns from.
+        train: what to fit.
+    """
     began = perf_counter()
-    fit = _prototypes(own_graph, train, PrototypeSettings())
-    choice = choose_solver(
-        train.fine,
-        train.target,
-        own_graph,
-        fit.strengths,
-        FitSettings(),
-        block_sizes=train.block_sizes,
-        views=train.views,
-    )
-    if choice.solver == "descent" and choice.settings is not None:
-        settings = replace(choice.settings, tolerance=TOLERANCE)
-        descent = fit_head(train.fine, train.target, own_graph, settings)
-        fitted = Fitted(JointAnswers(graph, descent.head), 0)
-        fitted.add_descent("auto", descent, settings, perf_counter() - began)
+    solved = solve_head(train.labelled(), own_graph, SolverSettings(descent=FitSettings(tolerance=TOLERANCE)))
+    trained = solved.solver == "descent"
+    fitted = Fitted(JointAnswers(graph, solved.head, scaling=solved.scaling, trained=trained), 0)
+    if trained:
+        fitted.add_descent("auto", solved, perf_counter() - began)
         fitted.chosen[-1]["solver"] = "descent"
-        return fitted
-    fitted = Fitted(JointAnswers(graph, fit.head, scaling=fit.scaling, trained=False), 0)
-    fitted.add("auto", {"solver": "prototypes", **_chosen(fit)}, perf_counter() - began)
+    else:
+        fitted.add("auto", {"solver": "prototypes", **_chosen(solved)}, perf_counter() - began)
     return fitted
 
 
-def log_likelihood(fit: PrototypeFit, part: Part) -> float:
-    """The mean log probability of the fine labels of photos."""
-    found = target_log_probs(lambda features: fit.head(fit.scaling(features)), fit.head.graph, [part.fine], part.target)
+def log_likelihood(solved: SolvedHead, part: Part) -> float:
+    """The mean log probability of the fine labels of photos, under a head in closed form."""
+    head, scaling = solved.head, solved.scaling
+    assert scaling is not None
+    found = target_log_probs(lambda features: head(scaling(features)), head.graph, [part.fine], part.target)
     return float(found.mean())
 
 
-def _prototypes(graph: LabelGraph, train: Part, settings: PrototypeSettings) -> PrototypeFit:
-    return fit_prototypes(train.fine, train.target, graph, settings, block_sizes=train.block_sizes, views=train.views)
-
-
-def _chosen(fit: PrototypeFit) -> dict[str, Any]:
-    return {"covariance": fit.covariance, "shrinkage": fit.shrinkage, "temperature": fit.temperature}
+def _chosen(solved: SolvedHead) -> dict[str, Any]:
+    return {name: solved.strengths[name] for name in ("covariance", "shrinkage", "temperature")}

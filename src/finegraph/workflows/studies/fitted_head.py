@@ -24,7 +24,8 @@ from torch.nn import functional
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.model.fitting import Fit, FitSettings
+from finegraph.model.fitting import FitSettings
+from finegraph.model.fitting.head_solver import SolvedHead
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
 from finegraph.workflows.studies.photo_sets import Part
@@ -81,12 +82,14 @@ class Fitted:
         self.iterations += iterations
         self.converged &= converged
 
-    def add_descent(self, layer: str, fit: Fit, settings: FitSettings, seconds: float) -> None:
+    def add_descent(self, layer: str, solved: SolvedHead, seconds: float) -> None:
         """Take in how a layer was fitted by descent."""
+        settings = solved.chosen
+        assert isinstance(settings, FitSettings)
         strengths = {name: value for name, value in asdict(settings).items() if name in _NAMED and value is not None}
         if settings.is_softmax:
             strengths["coarse_ratio"] = "infinite"  # JSON has no such number
-        self.add(layer, strengths, seconds, iterations=fit.iterations, converged=fit.converged)
+        self.add(layer, strengths, seconds, iterations=solved.iterations, converged=solved.converged)
 
 
 def middles(first: float, last: float, count: int) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,8 +26,9 @@ from torch import Tensor
 from finegraph.data.dataset import MISSING
 from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.fitting import Fit, FitSettings, fit_head
-from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
+from finegraph.model.fitting import FitSettings
+from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, choose_strengths, solve_head
+from finegraph.model.fitting.selection import Grid, LabelledFeatures, default_grid
 from finegraph.nn import SoftmaxHead
 from finegraph.workflows.studies.closed_form_heads import fit_automatically, fit_closed_form
 from finegraph.workflows.studies.fitted_head import (
@@ -65,7 +67,8 @@ def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Pa
         fitted = Fitted(_Mean(graph), settings)
         pairs = ((train.fine, val.fine), (train.coarse, val.coarse))
         for number, (part, held) in enumerate(pairs):
-            layer = _layer(fitted, f"network {number + 1}", graph, part, train.target, held, val.target, settings)
+            own, other = LabelledFeatures(part, train.target), LabelledFeatures(held, val.target)
+            layer = _layer(fitted, f"network {number + 1}", graph, own, other, settings)
             fitted.model.heads.append(layer)  # type: ignore[attr-defined]
         return fitted
     if head == "independent":
@@ -79,17 +82,11 @@ def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Pa
     if head == "auto":
         return fit_automatically(graph, graph.only(kinds), train)
     own_graph = graph if head == "softmax" else graph.only(kinds)
-    tried = grid_settings(
-        FitSettings(head="softmax" if head.startswith("softmax") else "bipartite", tolerance=TOLERANCE),
-        grid_of(head, own_graph, settings),
-    )
     two = head == "bipartite-two"
-    coarse = (train.coarse, val.coarse) if two else (None, None)
-    fit, best, seconds = _fit(
-        own_graph, tried, (train.fine, coarse[0]), train.target, (val.fine, coarse[1]), val.target
-    )
-    fitted = Fitted(JointAnswers(graph, fit.head, two=two, kinds_count=head != "softmax"), len(tried))
-    fitted.add_descent(head, fit, best, seconds)
+    tried = _descent("softmax" if head.startswith("softmax") else "bipartite", grid_of(head, own_graph, settings))
+    solved, count, seconds = _fit(own_graph, tried, train.labelled(two=two), val.labelled(two=two))
+    fitted = Fitted(JointAnswers(graph, solved.head, two=two, kinds_count=head != "softmax"), count)
+    fitted.add_descent(head, solved, seconds)
     return fitted
 
 
@@ -111,40 +108,30 @@ def _path(count: int, weakest: float) -> tuple[float, ...]:
     return middles(_STRONGEST, weakest, count)
 
 
+def _descent(head: Literal["bipartite", "softmax"], grid: Grid) -> SolverSettings:
+    """Descent with the best strengths of a grid."""
+    return SolverSettings(solver="descent", descent=FitSettings(head=head, tolerance=TOLERANCE), grid=grid)
+
+
 def _fit(
-    graph: LabelGraph,
-    tried: Sequence[FitSettings],
-    train: tuple[Tensor, Tensor | None],
-    target: Int[Tensor, " batch"],
-    val: tuple[Tensor, Tensor | None],
-    val_target: Int[Tensor, " photo"],
-) -> tuple[Fit, FitSettings, float]:
-    """Choose among settings on the validation photos, and fit with the best; how many seconds that took."""
-    best = choose_settings(
-        tried, graph, LabelledFeatures(train[0], target, train[1]), LabelledFeatures(val[0], val_target, val[1])
-    )
-    assert best is not None  # there are validation photos
+    graph: LabelGraph, tried: SolverSettings, train: LabelledFeatures, val: LabelledFeatures
+) -> tuple[SolvedHead, int, float]:
+    """Choose among settings on the validation photos, and fit with the best; how many there were, and the seconds."""
+    best, found = choose_strengths(train, graph, tried, val)
+    assert found is not None  # there are validation photos
     began = perf_counter()
-    fit = fit_head(train[0], target, graph, best, coarse_features=train[1])
-    return fit, best, perf_counter() - began
+    solved = solve_head(train, graph, tried, chosen=best)
+    return solved, len(found.settings), perf_counter() - began
 
 
 def _layer(
-    fitted: Fitted,
-    name: str,
-    graph: LabelGraph,
-    train: Tensor,
-    target: Tensor,
-    val: Tensor,
-    val_target: Tensor,
-    settings: int,
+    fitted: Fitted, name: str, graph: LabelGraph, train: LabelledFeatures, val: LabelledFeatures, settings: int
 ) -> SoftmaxHead:
     """A softmax that is fitted on its own."""
-    tried = grid_settings(FitSettings(head="softmax", tolerance=TOLERANCE), grid_of("softmax", graph, settings))
-    fit, best, seconds = _fit(graph, tried, (train, None), target, (val, None), val_target)
-    fitted.add_descent(name, fit, best, seconds)
-    assert isinstance(fit.head, SoftmaxHead)
-    return fit.head.requires_grad_(False)
+    solved, _, seconds = _fit(graph, _descent("softmax", grid_of("softmax", graph, settings)), train, val)
+    fitted.add_descent(name, solved, seconds)
+    assert isinstance(solved.head, SoftmaxHead)
+    return solved.head.requires_grad_(False)
 
 
 def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
@@ -152,7 +139,7 @@ def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part
     model = _Separate(graph)
     fitted = Fitted(model, settings)
     plain = LabelGraph(graph.fine)
-    model.fine = _layer(fitted, "fine", plain, train.fine, train.target, val.fine, val.target, settings)
+    model.fine = _layer(fitted, "fine", plain, train.labelled(), val.labelled(), settings)
     for name in kinds:
         kind = graph.kind(name)
         target, val_target = only_parent(kind, train.target), only_parent(kind, val.target)
@@ -165,7 +152,8 @@ def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part
         number[seen] = torch.arange(len(seen))
         held = number[torch.where(val_target == MISSING, len(kind.labels), val_target)]
         labels = LabelGraph([kind.labels[int(label)] for label in seen])
-        layer = _layer(fitted, name, labels, train.fine[known], number[target[known]], val.fine, held, settings)
+        own, other = LabelledFeatures(train.fine[known], number[target[known]]), LabelledFeatures(val.fine, held)
+        layer = _layer(fitted, name, labels, own, other, settings)
         model.kinds[name] = (seen, layer)
     return fitted
 

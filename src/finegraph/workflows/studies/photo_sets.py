@@ -27,6 +27,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model.features import Features, default_cache_folder, extract_features
 from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.selection import LabelledFeatures
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.nn.backbones.build import TIMM, member_names
 from finegraph.nn.backbones.weights import default_weights
@@ -67,6 +68,15 @@ class Part:
         """Some of the photos."""
         coarse, views = (None if one is None else one[places] for one in (self.coarse, self.views))
         return replace(self, fine=self.fine[places], coarse=coarse, target=self.target[places], views=views)
+
+    def labelled(self, *, two: bool = False) -> LabelledFeatures:
+        """What a head is fitted to.
+
+        Args:
+            two: whether coarse labels have the features of the second network.
+        """
+        coarse = self.coarse if two else None
+        return LabelledFeatures(self.fine, self.target, coarse, views=self.views, block_sizes=self.block_sizes)
 
     def divided(self, scales: FeatureScales) -> Part:
         """The same with the features divided by one number for each network."""

@@ -16,6 +16,7 @@ from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
+from finegraph.model.fitting.head_solver import Chosen
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.structure.label_tree import LabelTree, moves_between
 from finegraph.nn import BipartiteHead, Network, laplacian_prior
@@ -31,11 +32,9 @@ from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_trainin
 from finegraph.workflows.training.shared_labels import collect_head, share_fitted
 from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.tune_head import (
-    Chosen,
     FittedHead,
     Stage,
     fit_to,
-    take_graph,
     training_features,
     tune_head,
 )
@@ -187,7 +186,7 @@ def _with_names(network: Network, learnt: GraphLearnt, fitted: FittedHead | None
     head, graph = network.head, learnt.graph(room=False)
     if learnt.tree is None or not learnt.tree.levels:
         return fitted
-    take_graph(network, graph)
+    network.take_graph(graph)
     new = network.head
     with torch.no_grad():
         new.fine.load_state_dict(head.fine.state_dict())
@@ -272,7 +271,7 @@ def _fit_first(
     learning.learnt = ranks.gather(None if tuned is None else tuned.learnt)[0]
     learning.started = None if learning.learnt is None else learning.learnt.tree
     if not ranks.first and learning.learnt is not None:
-        take_graph(network, learning.learnt.graph(room=True))
+        network.take_graph(learning.learnt.graph(room=True))
     scaling = ranks.gather(network.design.scaling)[0]
     if scaling != network.design.scaling:
         network.expect_scaling(scaling)

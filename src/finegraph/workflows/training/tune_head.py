@@ -7,11 +7,9 @@ validation. Stored features make a second run, or one that continues after an in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from torch import Tensor
 
 from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.measured_values import measured_values
@@ -22,17 +20,13 @@ from finegraph.graph import LabelGraph
 from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import Cache
-from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.fitting.feature_scales import FeatureScales
-from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
-from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
-from finegraph.model.fitting.rows import exact_numbers
-from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
-from finegraph.model.fitting.solver_choice import choose_solver
+from finegraph.model.fitting import FitSettings
+from finegraph.model.fitting.head_solver import Chosen, SolverSettings, closed_form_ignores, descend, solve_head
+from finegraph.model.fitting.selection import LabelledFeatures, default_grid
 from finegraph.model.folder.model_card import CALIBRATED_ON
-from finegraph.model.structure.latent_cells import LatentCells, fit_with_cells
+from finegraph.model.structure.latent_cells import CellDescent, LatentCells
 from finegraph.model.teaching.class_statistics import ClassStatistics
-from finegraph.nn import BipartiteHead, Network, SoftmaxHead
+from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.training.shared_features import shared_features
@@ -42,12 +36,17 @@ from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
 
-Chosen = FitSettings | PrototypeStrengths
-"""What a head was fitted with: by descent, or in closed form."""
 Stage = Callable[[str], Callable[[int, int], None]]
 """Given the name of a stage, such as "features", its progress callback."""
 _TOLERANCE = 1e-3
 """How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no metric."""
+_OF_DESCENT = ("l2", "coarse_ratio", "kind_weight")
+"""Strengths that the closed form does not have."""
+_HELD_OUT = {
+    "within": "training photos that were held out while fitting",
+    "total": "whole classes that were held out while fitting, as each has one photo, so only roughly",
+}
+"""What the sharpness of class means was chosen by, by the covariance of the fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +108,7 @@ def tune_head(
     learnt = None
     if wants_graph(settings):
         learnt = learn_training_graph(network, train, data.graph, settings)
-        take_graph(network, learnt.graph(room=settings.tune == "all"))
+        network.take_graph(learnt.graph(room=settings.tune == "all"))
     cells = None if learnt is None or learnt.cells is None else learnt.cells.latent()
     fitted = fit_to(network, train, val, settings, cells=cells)
     if learnt is not None:
@@ -130,16 +129,6 @@ def tune_head(
         chosen=fitted.chosen,
         learnt=learnt,
     )
-
-
-def take_graph(network: Network, graph: LabelGraph) -> None:
-    """Give a network a new head of another graph with the same fine labels."""
-    head = network.head
-    if isinstance(head, BipartiteHead):
-        new: BipartiteHead | SoftmaxHead = BipartiteHead(head.features, graph, coarse_features=head.coarse_features)
-    else:
-        new = SoftmaxHead(head.features, graph)
-    network.put_head(new.to(head.fine.weight), network.scaling)
 
 
 def _known(train: Features, val: Features) -> TrainingFeatures:
@@ -204,10 +193,6 @@ class FittedHead(NamedTuple):
     chosen: Chosen | None = None
     notes: tuple[str, ...] = ()
 
-    def because(self, reason: str) -> FittedHead:
-        """The same with the reason why it was fitted so."""
-        return self._replace(strengths={**self.strengths, "reason": reason})
-
 
 def fit_to(
     network: Network,
@@ -228,210 +213,78 @@ def fit_to(
         chosen: what an earlier head was fitted with, so that this one is fitted alike; by default the settings say.
         cells: cells that are learnt on along with a head that is fitted by descent; by default none.
     """
-    if isinstance(chosen, PrototypeStrengths):
-        return _put_prototypes(network, train, _prototypes(network, train, None, settings, chosen))
-    if chosen is not None:
-        return _fit_by_descent(network, train, val, settings, chosen, cells)
-    if settings.fit == "auto":
-        return _fit_automatically(network, train, val, settings, cells)
-    if settings.fit == "prototypes":
-        return _fit_prototypes(network, train, val, settings)
-    return _fit_by_descent(network, train, val, settings, cells=cells)
-
-
-def _fit_automatically(
-    network: Network, train: Features, val: Features | None, settings: TrainSettings, cells: LatentCells | None
-) -> FittedHead:
-    """Fit in closed form, or by descent where settings ask for it or held-out photos say so."""
-    reason = _needs_descent(network, train, settings)
-    if reason is not None:
-        return _fit_by_descent(network, train, val, settings, cells=cells).because(reason)
-    prototypes = _prototypes(network, train, val, settings)
-    fine, _ = training_targets(train.samples, network.graph)
-    sizes = network.backbone.block_sizes
-    choice = choose_solver(
-        train.fine,
-        fine,
-        network.graph,
-        prototypes.strengths,
-        fit_settings(settings),
-        block_sizes=sizes,
-        views=train.views,
+    fine, kinds = training_targets(train.samples, network.graph)
+    if chosen is None and settings.fit == "prototypes":
+        _check_prototypes(closed_form_ignores(network.graph, kinds), network.graph)
+    samples = LabelledFeatures(
+        train.fine, fine, train.coarse, kinds, views=train.views, block_sizes=network.backbone.block_sizes
     )
-    if choice.solver == "descent":
-        return _fit_by_descent(network, train, val, settings, choice.settings, cells).because(choice.reason)
-    return _put_prototypes(network, train, prototypes).because(choice.reason)
-
-
-def _needs_descent(network: Network, train: Features, settings: TrainSettings) -> str | None:
-    """Why the closed form cannot be used with these settings; None if it can."""
-    given = [name for name in ("l2", "coarse_ratio", "kind_weight") if getattr(settings, name) is not None]
-    given += [name for name in ("laplacian", "choose") if getattr(settings, name)]
-    if settings.head == "softmax" and "kind_weight" in given:
-        given.remove("kind_weight")  # a softmax head has none: the settings say 0 by themselves
-    if given:
-        return f"the closed form has no {', '.join(given)}"
-    if train.coarse is not None:
-        return "the closed form has one feature for fine and coarse labels"
-    kinds = _unknown_to_prototypes(train, network.graph)
-    return f"the closed form knows nothing of photo labels, and there are some of {', '.join(kinds)}" if kinds else None
-
-
-def _unknown_to_prototypes(train: Features, graph: LabelGraph) -> list[str]:
-    """What was seen on photos and the closed form has no use for: labels, and values of which all classes are sure."""
-    _, targets = training_targets(train.samples, graph)
-    exact = exact_numbers(graph)
-    return [name for name in targets if exact.get(name, True)]
-
-
-def _measured(train: Features, graph: LabelGraph) -> dict[str, Tensor]:
-    """The values that were measured on photos."""
-    _, targets = training_targets(train.samples, graph)
-    return {name: values for name, values in targets.items() if name in graph.numbers}
-
-
-def _fit_by_descent(
-    network: Network,
-    train: Features,
-    val: Features | None,
-    settings: TrainSettings,
-    chosen: FitSettings | None = None,
-    cells: LatentCells | None = None,
-) -> FittedHead:
-    """Minimise the joint loss, with settings that were chosen before or are chosen now."""
-    scales = FeatureScales.of(train.fine, train.coarse)
-    train, val = scaled(train, scales), None if val is None else scaled(val, scales)
-    if chosen is None:
-        chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
-    chosen = replace(chosen, tolerance=_TOLERANCE)
-    fine, kinds = _targets(train.samples, chosen, network.graph)
-    notes: tuple[str, ...] = ()
-    if cells is not None and chosen.head == "bipartite" and not chosen.is_softmax:
-        both = fit_with_cells(
-            train.fine, fine, network.graph, chosen, cells, coarse_features=train.coarse, kind_targets=kinds
-        )
-        fit, notes = both.fit, (both.words,)
-    else:
-        fit = fit_head(
-            train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse
-        )
-    scales.undo(fit.head)
-    network.put_head(fit.head)
-    strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
-    if chosen.is_softmax:
-        strengths["coarse_ratio"] = None  # JSON has no infinity, and that no kind has a weight says it
-    return FittedHead(strengths, fit.iterations, fit.converged, chosen=chosen, notes=notes)
-
-
-def _fit_prototypes(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
-    """Fit class means in closed form. Photo labels take no part; values measured on photos do."""
-    kinds = _unknown_to_prototypes(train, network.graph)
-    if kinds:
-        exact = [name for name in kinds if name in network.graph.numbers]
-        why = f"; of {', '.join(exact)} all classes have exact values, from which no photo can differ" if exact else ""
-        raise SettingsError(
-            f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}{why}; use "
-            "fit = descent, or photo_labels = ignore"
-        )
-    return _put_prototypes(network, train, _prototypes(network, train, val, settings))
-
-
-def _prototypes(
-    network: Network,
-    train: Features,
-    val: Features | None,
-    settings: TrainSettings,
-    strengths: PrototypeStrengths | None = None,
-) -> PrototypeFit:
-    fine, _ = training_targets(train.samples, network.graph)
-    # A whole network is trained on scores as the layers give them.
-    chosen = PrototypeSettings(head=settings.head, doubt=settings.tune != "all")
-    sizes = network.backbone.block_sizes
-    measured = _measured(train, network.graph) if settings.head == "bipartite" else {}
-    return fit_prototypes(
-        train.fine,
-        fine,
-        network.graph,
-        chosen,
-        block_sizes=sizes,
-        strengths=strengths,
-        views=train.views,
-        measured=measured,
-        val=None if val is None else (val.fine, targets_of(val.samples, network.graph)[0]),
-    )
-
-
-_HELD_OUT = {
-    "within": "training photos that were held out while fitting",
-    "total": "whole classes that were held out while fitting, as each has one photo, so only roughly",
-}
-"""What the sharpness of class means was chosen by, by the covariance of the fit."""
-
-
-def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> FittedHead:
-    """Put class means and their scaling into the network."""
-    network.put_head(fit.head, fit.scaling)
-    strengths = {
-        "covariance": fit.covariance,
-        "shrinkage": fit.shrinkage,
-        "variances": asdict(fit.variances),
-        "temperature": fit.temperature,
-        # Whole classes that were held out, where each has one photo, say less than photos do.
-        "held_out": fit.held_out if fit.covariance == "within" else 0,
-        "validated": fit.strengths.validated,
-        **({CALIBRATED_ON: _HELD_OUT[fit.covariance]} if fit.held_out else {}),
-    }
-    fine, _ = training_targets(train.samples, network.graph)
-    views = 1 if train.views is None else train.views.shape[1]
-    statistics = ClassStatistics.of_fit(fit, train.fine, fine, views=views)
-    return FittedHead(strengths, 1, True, statistics, fit.strengths)
-
-
-def scaled(features: Features, scales: FeatureScales) -> Features:
-    """Features divided by their scales."""
-    coarse = None if features.coarse is None else features.coarse / scales.coarse
-    return replace(features, fine=features.fine / scales.fine, coarse=coarse)
-
-
-def fit_settings(settings: TrainSettings) -> FitSettings:
-    """The part of the settings that is about fitting a head."""
-    default = FitSettings()
-    return FitSettings(
-        head=settings.head,
-        l2=default.l2 if settings.l2 is None else settings.l2,
-        coarse_ratio=settings.coarse_ratio,
-        laplacian=settings.laplacian,
-        kind_weight=settings.kind_weight,
-        tolerance=_TOLERANCE,
-    )
-
-
-def choose_strengths(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FitSettings:
-    """The strengths under which validation photos are most likely; without such photos, by cross-validation.
-
-    Strengths that the settings name are kept.
-    """
-    graph, base = network.graph, fit_settings(settings)
-    grid = {
-        name: values
-        for name, values in default_grid(settings.head, graph).items()
-        if getattr(settings, name) is None or (settings.head == "softmax" and name == "kind_weight")
-    }
-    if not grid:
-        return base
-    fine, kinds = _targets(train.samples, base, graph)
-    features = LabelledFeatures(train.fine, fine, train.coarse, kinds)
     held_out = None
-    if val is not None and len(val.samples):
-        held_out = LabelledFeatures(val.fine, targets_of(val.samples, graph)[0], val.coarse)
-    return choose_settings(grid_settings(base, grid), graph, features, held_out) or base
+    if val is not None:
+        held_out = LabelledFeatures(val.fine, targets_of(val.samples, network.graph)[0], val.coarse)
+    descent = None if cells is None else CellDescent(cells)
+    solved = solve_head(
+        samples,
+        network.graph,
+        solver_settings(settings, network.graph),
+        val=held_out,
+        chosen=chosen,
+        descent=descent or descend,
+    )
+    network.put_head(solved.head, solved.scaling)
+    strengths, statistics = solved.strengths, None
+    if (fit := solved.prototypes) is not None:
+        views = 1 if train.views is None else train.views.shape[1]
+        statistics = ClassStatistics.of_fit(fit, train.fine, fine, views=views)
+        if fit.held_out:
+            strengths[CALIBRATED_ON] = _HELD_OUT[fit.covariance]
+    if solved.reason is not None:
+        strengths["reason"] = solved.reason
+    return FittedHead(
+        strengths=strengths,
+        iterations=solved.iterations,
+        converged=solved.converged,
+        statistics=statistics,
+        chosen=solved.chosen,
+        notes=() if descent is None else descent.notes,
+    )
 
 
-def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Tensor, dict[str, Tensor]]:
-    """The targets of samples; without those of kinds that do not count, as under a softmax head."""
-    fine, kinds = training_targets(samples, graph)
-    weights = fit.kind_weights(graph)
-    return fine, {name: labels for name, labels in kinds.items() if weights[name] > 0}
+def _check_prototypes(kinds: list[str], graph: LabelGraph) -> None:
+    """Raise if there are photo labels that class means know nothing of."""
+    if not kinds:
+        return
+    exact = [name for name in kinds if name in graph.numbers]
+    why = f"; of {', '.join(exact)} all classes have exact values, from which no photo can differ" if exact else ""
+    raise SettingsError(
+        f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}{why}; use "
+        "fit = descent, or photo_labels = ignore"
+    )
+
+
+def solver_settings(settings: TrainSettings, graph: LabelGraph) -> SolverSettings:
+    """The part of the settings that is about fitting a head."""
+    softmax, given = settings.head == "softmax", [name for name in _OF_DESCENT if getattr(settings, name) is not None]
+    if softmax and "kind_weight" in given:
+        given.remove("kind_weight")  # a softmax head has none: the settings say 0 by themselves
+    grid = default_grid(settings.head, graph) if settings.choose else {}
+    return SolverSettings(
+        solver=settings.fit,
+        descent=FitSettings(
+            head=settings.head,
+            l2=FitSettings().l2 if settings.l2 is None else settings.l2,
+            coarse_ratio=settings.coarse_ratio,
+            laplacian=settings.laplacian,
+            kind_weight=settings.kind_weight,
+            tolerance=_TOLERANCE,
+        ),
+        # A whole network is trained on scores as the layers give them.
+        doubt=settings.tune != "all",
+        descent_only=(*given, *(name for name in ("laplacian", "choose") if getattr(settings, name))),
+        grid={name: values for name, values in grid.items() if name not in given} or None,
+        scale=True,
+        ignore_unused=True,
+    )
 
 
 def metrics_of(network: Network, features: Features) -> dict[str, float]:
