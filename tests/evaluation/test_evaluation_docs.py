@@ -21,14 +21,14 @@ TEXT = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="ut
 
 
 def tables():
-    """The names in the first column of each table, by the last line of text before it."""
-    found, before, here = {}, "", None
-    for line in filter(None, TEXT.splitlines()):
-        if not line.startswith("| "):
-            before, here = (before, here) if line.startswith("|") else (line, None)
-            continue
-        here = found.setdefault(before, []) if here is None else here
-        here += re.findall(r"^\| `(\w+)` \|", line)
+    """The names in the first column of each table, by the paragraph before it."""
+    found, before = {}, ""
+    for block in TEXT.split("\n\n"):
+        lines = [line for line in block.splitlines() if not line.startswith("#")]
+        if lines and lines[0].startswith("| "):
+            found[before] = re.findall(r"^\| `(\w+)` \|", block, flags=re.MULTILINE)
+        elif lines:
+            before = " ".join(lines)
     return found
 
 
@@ -49,8 +49,8 @@ def names_after(start):
         ("Each of `bins`:", Bin),
         ("`sure`: for each photo", Sure),
         ("`unknown`:", Unknown),
-        ("of each photo). Of more than 2,000 photos", Retrieval),
-        ("large graphs (a budget of 50 million links)", Asked),
+        ("`retrieval`, with `--retrieval`", Retrieval),
+        ("`questions`: a photo is settled", Asked),
         ("`numbers`: the truth is", NumberMetrics),
         ("`orders`: for each ordered kind", OrderMetrics),
     ],
