@@ -11,7 +11,7 @@ from finegraph.data.photo_decoding import read_picture
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import InputError, PhotoFileError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss.joint_loss import FROM_FINE
+from finegraph.inference.sums.targets import FROM_FINE
 
 SETTINGS = ViewSettings(resize=32, size=24)
 GRAPH = LabelGraph.from_table(

@@ -9,8 +9,8 @@ from torch.autograd import gradcheck
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
-from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.targets import FROM_FINE
 
 GRAPH = fg.LabelGraph.from_table(
     {

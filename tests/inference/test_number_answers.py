@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import sure_ranges
+from finegraph.inference import answers
+from finegraph.inference.answers import interval_words
 from finegraph.inference.explanations import EVIDENCE
 from finegraph.inference.numbers import thresholds as threshold_file
 from finegraph.inference.numbers.thresholds import thresholds_of
-from finegraph.inference.sure_ranges import interval_words
 from reference import enumeration as ref
 from reference import values as quadrature
 from reference.random_graphs import random_graphs, random_scores
@@ -147,7 +147,7 @@ def test_ranges_by_hand(monkeypatch):
     assert posterior.given(year="<= 2011").answer(0.05)[0][:2] == ("size", "medium to large")
     assert posterior.answer(0.0) == [None, None]
     whole = posterior.answer(0.07)
-    monkeypatch.setattr(sure_ranges, "MAX_TOGETHER", 1)
+    monkeypatch.setattr(answers, "MAX_TOGETHER", 1)
     assert posterior.answer(0.07) == whole
 
 

@@ -11,7 +11,7 @@ import finegraph as fg
 from finegraph.errors import TargetError, UnknownNameError
 from finegraph.inference.numbers.number_tensors import READING_ERROR
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.strategy import Strategy
+from finegraph.inference.sums.interface import Strategy
 from reference import values as quadrature
 from reference.random_graphs import random_graphs, random_scores
 from reference.random_numbers import random_potential, with_numbers

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.loss.rows_loss import all_label_rows
 from finegraph.inference.sums import label_rows
+from finegraph.inference.sums.targets import FROM_FINE
 from reference.random_graphs import FORMS, random_graph
 
 FEATURES = 5

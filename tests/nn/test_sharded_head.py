@@ -13,9 +13,9 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph.label_shards import label_shard
-from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.loss.rows_loss import Exchange
 from finegraph.inference.sums import label_rows
+from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import sharded_head
 from finegraph.nn.sharded_head import ShardedHead
 from reference.random_graphs import FORMS, random_graph

@@ -26,7 +26,7 @@ from finegraph.graph.faults import MAX_PRINTED
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.spelling import Suggestions
-from finegraph.inference.loss.joint_loss import FROM_FINE
+from finegraph.inference.sums.targets import FROM_FINE
 
 MISSING = -100
 """The target where a label is not known; losses pass over it."""

@@ -23,7 +23,7 @@ from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
 from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.text_file import write_text
-from finegraph.inference.sure_ranges import interval_words
+from finegraph.inference.answers import interval_words
 
 COLUMNS = (
     "path",

@@ -1,8 +1,16 @@
 """What a posterior says in words: labels with probabilities, the sure answer, and what to ask next.
 
 The sure answer is the most specific statement whose probability is at least 1 - risk. Statements are "it is this fine
-label", "it has this label of a kind", and ranges of ordered kinds and of numbers (`sure_ranges.py`). A statement is
-more specific if fewer of the fine labels that evidence leaves are compatible with it. Ties go to the more probable one.
+label", "it has this label of a kind", and ranges:
+
+    "the heat is medium to hot"      the most specific run of labels of an ordered kind
+    "the year is 2010 to 2012"       the shortest interval of a number with a probability of at least 1 - risk
+
+A statement is more specific if fewer of the fine labels that evidence leaves are compatible with it. Ties go to the
+more probable one. A fine label is compatible with a range of labels if it can have one of them, and with an interval if
+its value is inside with a probability of at least the risk: an exact value is inside or outside, a value with a spread
+may be both. A range that rules out no fine label says nothing and is left out. Cost per sample: the square of the
+number of labels of an ordered kind, and a search for the shortest interval.
 
 What to ask next depends on the expected effect of knowing the label of a kind. With F the fine label, C the label of
 the kind, p_i and p_c their probabilities, and r_ic = P(C = c | F = i):
@@ -20,24 +28,30 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.thresholds import ThresholdEffects
 from finegraph.inference.numbers.value_distribution import ValueDistribution
-from finegraph.inference.numerics import shared_constants
-from finegraph.inference.sums.graph_tensors import MAX_TOGETHER, GraphTensors, GroupMembers, Marginals
-from finegraph.inference.sums.kind_tensors import KindTensors
-from finegraph.inference.sure_ranges import NONE, sure_interval, sure_label_range
+from finegraph.inference.numerics import MAX_TOGETHER, shared_constants
+from finegraph.inference.sums.graph_tensors import GraphTensors, GroupMembers, Marginals, label_terms
+from finegraph.inference.sums.groups import KindTensors
 
 NO_GAIN = 1e-9
 """A gain below this many bits is rounding: the kind is known already, or says nothing about the fine label."""
+_ROUNDING = 1e-7
+"""How far the probability of an interval may be from the requested one."""
+_MAX_DIGITS = 4
+"""In text, ends with more digits are rounded."""
+_NO_RANGE = torch.iinfo(torch.int64).max
+"""Stands for the number of compatible fine labels if there is no sure range; larger than any real number."""
 
 
 class Answer(NamedTuple):
@@ -108,6 +122,9 @@ class Question(NamedTuple):
         return f"{self.text} (+{self.gain:.2f} bits, best {self.before:.0%} -> {self.after:.0%})"
 
 
+# ---- the sure answer ------------------------------------------------------------------------------------------------
+
+
 def sure_statements(
     tensors: GraphTensors,
     marginals: Marginals,
@@ -147,9 +164,9 @@ def sure_statements(
     compatible = torch.cat([ones.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
     label_count = probs.shape[1]
     if ranges:
-        # Samples without a sure range have `NONE` compatible labels; probability 0 keeps them from being chosen.
+        # Samples without a sure range have `_NO_RANGE` compatible labels; probability 0 keeps them from being chosen.
         probs = torch.cat(
-            [probs, *(torch.where(own.compatible < NONE, own.probability, 0.0)[:, None] for own in ranges)], 1
+            [probs, *(torch.where(own.compatible < _NO_RANGE, own.probability, 0.0)[:, None] for own in ranges)], 1
         )
         compatible = torch.cat([compatible, *(own.compatible.unsqueeze(1) for own in ranges)], dim=1)
     sure = probs >= min_probability
@@ -187,6 +204,164 @@ def _kind_and_label(graph: LabelGraph, tensors: GraphTensors, index: int) -> tup
     return kind.name, graph.labels(kind.name)[column - kind.columns.start]
 
 
+class SureRange(NamedTuple):
+    """The most specific sure range of an ordered kind or of a number, for each sample.
+
+    Attributes:
+        name: the name of the kind or number.
+        probability: the probability of the range.
+        compatible: the number of compatible fine labels; `_NO_RANGE` if no range is sure.
+        low: the lower end: a label, or a value in the user's unit.
+        high: the upper end.
+        text: the range in words.
+    """
+
+    name: str
+    probability: Float[Tensor, " batch"]
+    compatible: Int[Tensor, " batch"]
+    low: Sequence[str | float]
+    high: Sequence[str | float]
+    text: Sequence[str]
+
+
+def sure_label_range(
+    kind: KindTensors,
+    labels: Sequence[str],
+    probs: Float[Tensor, "batch label"],
+    possible: Bool[Tensor, "batch fine"] | None,
+    min_probability: float,
+) -> SureRange:
+    """The most specific sure range of labels of an ordered kind.
+
+    Args:
+        kind: the tensors of the kind.
+        labels: its labels, in rising order.
+        probs: the probabilities of the labels, in float64.
+        possible: the fine labels that evidence leaves; None for all.
+        min_probability: the smallest probability that counts as sure, with an allowance for rounding.
+    """
+    step = max(1, MAX_TOGETHER // (len(labels) + 1) ** 2)
+    parts = [
+        _best_run(
+            kind,
+            probs[start : start + step],
+            None if possible is None else possible[start : start + step],
+            min_probability,
+        )
+        for start in range(0, max(1, len(probs)), step)
+    ]
+    probability, compatible, place = (torch.cat(column) for column in zip(*parts, strict=True))
+    low = [labels[cell // len(labels)] for cell in place.tolist()]
+    high = [labels[cell % len(labels)] for cell in place.tolist()]
+    text = [f"{first} to {last}" for first, last in zip(low, high, strict=True)]
+    return SureRange(kind.name, probability, compatible, low, high, text)
+
+
+def _best_run(
+    kind: KindTensors,
+    probs: Float[Tensor, "batch label"],
+    possible: Bool[Tensor, "batch fine"] | None,
+    min_probability: float,
+) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """The best run of labels: its probability, its number of fine labels, and its place in the table of ends."""
+    sums = torch.nn.functional.pad(probs.cumsum(dim=1), (1, 0))
+    inside = sums[:, None, 1:] - sums[:, :-1, None]
+    compatible = _compatible_runs(kind, possible).expand(inside.shape)
+    total = kind.group.shape[0] if possible is None else possible.sum(dim=1)[:, None, None]
+    # Single labels are statements of their own, so a run starts at two labels.
+    several = torch.ones(inside.shape[1:], dtype=torch.bool, device=probs.device).triu(1)
+    usable = several & (inside >= min_probability) & (compatible < total)
+    compatible = torch.where(usable, compatible, _NO_RANGE).flatten(start_dim=1)
+    fewest = compatible.amin(dim=1, keepdim=True)
+    candidates = torch.where(compatible == fewest, inside.flatten(start_dim=1), -1.0)
+    # Rounding must not decide between equal runs.
+    best = candidates >= candidates.amax(dim=1, keepdim=True) - (1.0 - min_probability) * 1e-9 - 1e-12
+    place = best.int().argmax(dim=1, keepdim=True)
+    return candidates.gather(1, place).squeeze(1), fewest.squeeze(1), place.squeeze(1)
+
+
+def _compatible_runs(kind: KindTensors, possible: Bool[Tensor, "batch fine"] | None) -> Int[Tensor, "_ label label"]:
+    """For each first and last label of a run, the number of fine labels that can have a label in it.
+
+    Each fine label must be counted once, by the first of its labels in the run. So a label c, with b the previous label
+    of the same fine label, counts in runs that start after b and end at c or later.
+    """
+    labels = kind.label_count
+    if possible is None:
+        possible = torch.ones(1, len(kind.group), dtype=torch.bool, device=kind.group.device)
+    sizes = torch.zeros(len(possible), kind.group_count, dtype=torch.int64, device=possible.device)
+    sizes.scatter_add_(1, kind.group.expand_as(possible), possible.long())
+    row = torch.arange(labels, device=sizes.device)
+    label, before = row, torch.full_like(row, -1)
+    if not kind.plain:
+        group, own = kind.edge_group.to(sizes.device), kind.edge_label.to(sizes.device)
+        order = torch.argsort(group * labels + own)
+        group, own = group[order], own[order]
+        previous = torch.where(torch.diff(group, prepend=group[:1] - 1) == 0, own.roll(1), -1)
+        row = torch.cat([row, labels + group])
+        label, before = torch.cat([label, own]), torch.cat([before, previous])
+    counted = sizes.index_select(1, row)
+    table = sizes.new_zeros(len(sizes), (labels + 1) * labels)
+    table.index_add_(1, (before + 1) * labels + label, counted)
+    table.index_add_(1, (label + 1) * labels + label, -counted)
+    return table.view(-1, labels + 1, labels)[:, :-1].cumsum(dim=1).cumsum(dim=2)
+
+
+def sure_interval(
+    number: NumberTensors, value: ValueDistribution, possible: Bool[Tensor, "batch fine"] | None, risk: float
+) -> SureRange:
+    """The shortest interval of a number with a probability of at least 1 - risk.
+
+    Args:
+        number: the tensors of the number.
+        value: its distribution.
+        possible: the fine labels that evidence leaves; None for all.
+        risk: above 0 and below 1.
+    """
+    low, high = value.inner_interval(1.0 - risk)
+    inside = value.component_probabilities(low, high)
+    probability = torch.where(value.weights > 0, value.weights * inside, 0.0).sum(dim=1)
+    # The ends come from a search, whose rounding must not decide which of two intervals is more probable.
+    probability = torch.where(probability < 1.0 - risk + _ROUNDING, 1.0 - risk, probability)
+    if possible is None:
+        possible = torch.ones(1, len(number.component), dtype=torch.bool, device=inside.device)
+    sizes = number.to_components(possible.double())
+    compatible = torch.where(inside >= risk, sizes, 0.0).sum(dim=1).long()
+    compatible = torch.where(compatible < possible.sum(dim=1), compatible, _NO_RANGE)
+    lows, highs = (
+        [float(_digits(end)) for end in number.number.to_outer(side.squeeze(1).cpu().numpy()).tolist()]
+        for side in (low, high)
+    )
+    texts = [interval_words(*pair, unit=number.number.unit) for pair in zip(lows, highs, strict=True)]
+    return SureRange(number.name, probability, compatible, lows, highs, texts)
+
+
+def interval_words(low: float, high: float, unit: str = "") -> str:
+    """An interval in words, `10 to 15 EUR`. Ends with many digits are rounded outwards, so that it stays true."""
+    suffix = f" {unit}" if unit else ""
+    if low == high:
+        return f"{_digits(low)}{suffix}"
+    step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
+    down, up = _rounded(low, step, math.floor), _rounded(high, step, math.ceil)
+    return f"{down} to {up}{suffix}"
+
+
+def _rounded(end: float, step: float, towards: Callable[[float], int]) -> str:
+    """An end unchanged if it has few digits, else rounded to a multiple of `step`."""
+    text = _digits(end)
+    if len(text.lstrip("-").replace(".", "")) <= _MAX_DIGITS:
+        return text
+    return _digits(towards(end / step) * step)
+
+
+def _digits(value: float) -> str:
+    """A number without the noise of its last bits."""
+    return f"{value:.12g}"
+
+
+# ---- what to ask ----------------------------------------------------------------------------------------------------
+
+
 class Effects(NamedTuple):
     """The expected effects of the answers to all questions: about each kind, then about each number.
 
@@ -212,20 +387,6 @@ class Effects(NamedTuple):
         own = (self.gain, self.after, self.settles)
         gain, after, settles = (torch.cat(pair, dim=1) for pair in zip(own, others, strict=True))
         return Effects(gain, self.before, after, settles, above)
-
-
-class _Labels(NamedTuple):
-    """Quantities of the labels of some kinds, side by side.
-
-    Attributes:
-        log_probs: the log probability of each label.
-        best: the log probability of each label together with its most probable fine label.
-        spread: per kind, the entropy of the label given the fine label, in nats.
-    """
-
-    log_probs: Float[Tensor, "batch coarse"]
-    best: Float[Tensor, "batch coarse"]
-    spread: Float[Tensor, "batch kind"]
 
 
 def expected_effects(
@@ -295,7 +456,7 @@ def _effects(
 ) -> Effects:
     """The effects for some of the samples."""
     kinds = tensors.kinds
-    labels = _labels(kinds, members.logsumexp(fine), members.amax(fine), scores)
+    labels = label_terms(kinds, members.logsumexp(fine), members.amax(fine), scores)
     probs = labels.log_probs.exp()
     possible = ~labels.log_probs.isneginf()
     entropies = -probs * labels.log_probs.masked_fill(~possible, 0.0)
@@ -309,42 +470,3 @@ def _effects(
 
     gain = (per_kind(entropies) - labels.spread).clamp_min_(0.0) / math.log(2.0)
     return Effects(gain, fine.amax(dim=1).exp(), per_kind(labels.best.exp()), per_kind(settled), gain[:, :0])
-
-
-def _labels(
-    kinds: list[KindTensors],
-    groups: Float[Tensor, "batch group"],
-    best: Float[Tensor, "batch group"],
-    scores: Float[Tensor, "batch coarse"] | None,
-) -> _Labels:
-    """From groups, all kinds side by side, to labels."""
-    if all(kind.plain for kind in kinds):
-        return _Labels(groups, best, groups.new_zeros(len(groups), len(kinds)))
-    sizes = [kind.group_count for kind in kinds]
-    parts = []
-    for kind, own_groups, own_best in zip(
-        kinds, torch.split(groups, sizes, dim=1), torch.split(best, sizes, dim=1), strict=True
-    ):
-        own = groups.new_zeros(1, kind.label_count) if scores is None else scores[:, kind.columns].double()
-        parts.append(_labels_of(kind, own_groups, own_best, own))
-    return _Labels(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
-
-
-def _labels_of(
-    kind: KindTensors,
-    groups: Float[Tensor, "batch group"],
-    best: Float[Tensor, "batch group"],
-    scores: Float[Tensor, "_ label"],
-) -> _Labels:
-    """The same for one kind."""
-    if kind.plain:
-        return _Labels(groups, best, groups.new_zeros(len(groups), 1))
-    edges = kind.edge_log_probs(scores)
-    row = kind.label_count + kind.edge_group
-    mixed = groups.index_select(1, row) + edges
-    spread = -(mixed.exp() * edges.masked_fill(edges.isneginf(), 0.0)).sum(dim=1, keepdim=True)
-    best_mixed = best.index_select(1, row) + edges
-    own = best[:, : kind.label_count].scatter_reduce(
-        1, kind.edge_label.expand(len(best), -1), best_mixed, reduce="amax"
-    )
-    return _Labels(kind.label_log_probs(groups, scores), own, spread)

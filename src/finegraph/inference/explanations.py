@@ -34,7 +34,7 @@ from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import components_of
 from finegraph.inference.numerics import CPU, Constants, refuse_nan, shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
-from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sums.groups import KindTensors
 
 EVIDENCE = "evidence: "
 """The prefix of the source of a part that comes from evidence."""

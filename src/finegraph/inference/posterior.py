@@ -45,7 +45,7 @@ from finegraph.inference.numbers.thresholds import ThresholdEffects, Thresholds,
 from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan, shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors, Marginals, coarse_log_probs, graph_tensors
-from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sums.groups import KindTensors
 
 MAX_STATES = 1_000_000
 """The largest number of states that `enumerate_joint` lists."""

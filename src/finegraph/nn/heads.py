@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.inference.loss.joint_loss import KindWeights, Reduction
 from finegraph.inference.loss.rows_loss import rows_loss, rows_task
 from finegraph.inference.numerics import CPU
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.targets import KindWeights, Reduction
 from finegraph.nn.extending import Extension
 from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges

@@ -24,13 +24,11 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard, label_shard
-from finegraph.inference.loss.joint_loss import KindWeights, Reduction
 from finegraph.inference.loss.rows_loss import Exchange, RowsTask, rows_loss, rows_task
-from finegraph.inference.numerics import without_autocast
+from finegraph.inference.numerics import LogSums, without_autocast
 from finegraph.inference.sums.graph_tensors import graph_tensors
-from finegraph.inference.sums.label_rows import LabelRows
-from finegraph.inference.sums.label_scores import LogSums, joint_score_chunks
-from finegraph.inference.sums.targets import Targets
+from finegraph.inference.sums.label_rows import LabelRows, joint_score_chunks
+from finegraph.inference.sums.targets import KindWeights, Reduction, Targets
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.prior import LaplacianEdges, laplacian
 

@@ -24,9 +24,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
-from finegraph.inference import Posterior, joint_loss
-from finegraph.inference.loss.joint_loss import FROM_FINE
-from finegraph.inference.loss.ranking_loss import ranking_loss
+from finegraph.inference import Posterior, joint_loss, ranking_loss
+from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import Network, laplacian_prior
 from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.batches import PhotoPairs

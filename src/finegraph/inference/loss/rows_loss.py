@@ -21,14 +21,6 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss.joint_loss import (
-    KindWeights,
-    Reduction,
-    batch_targets,
-    check_types,
-    divisor_of,
-    weights_of_kinds,
-)
 from finegraph.inference.numerics import (
     at_least_float32,
     refuse_second_derivatives,
@@ -38,7 +30,15 @@ from finegraph.inference.numerics import (
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.interface import ROUNDING, largest_size
 from finegraph.inference.sums.label_rows import LabelRows, LabelSums
-from finegraph.inference.sums.targets import Targets
+from finegraph.inference.sums.targets import (
+    KindWeights,
+    Reduction,
+    Targets,
+    batch_targets,
+    check_types,
+    divisor_of,
+    weights_of_kinds,
+)
 
 _MIN_PROBABILITY = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Terms of a probability below this may have underflowed."""
@@ -118,7 +118,15 @@ def rows_task(
     if target is None:
         target = torch.full((batch,), ignore_index, device=tensors.device)
     targets, observed = batch_targets(
-        tensors, tensors.by_groups, target, kind_targets, weights, ignore_index, batch, torch.float64
+        tensors.graph,
+        tensors.kinds,
+        tensors.by_groups.targets,
+        target,
+        kind_targets,
+        weights,
+        ignore_index,
+        batch,
+        torch.float64,
     )
     divisor = divisor_of(reduction, batch, observed, torch.float64)
     ones = torch.ones(1, 1 + targets.column.shape[1], dtype=torch.float64, device=tensors.device)

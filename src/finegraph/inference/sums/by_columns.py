@@ -18,9 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.numerics import Constants, compact_indices, whole_tiles
-from finegraph.inference.sums.interface import GroupedSums, gathered_sum, largest_size, top_score
-from finegraph.inference.sums.layout import GroupLayout, KindGroups
-from finegraph.inference.sums.strategy import Strategy, choose_columns
+from finegraph.inference.sums.groups import GroupLayout, KindGroups
+from finegraph.inference.sums.interface import (
+    GroupedSums,
+    Strategy,
+    choose_columns,
+    gathered_sum,
+    largest_size,
+    top_score,
+)
 from finegraph.inference.sums.targets import Targets
 
 

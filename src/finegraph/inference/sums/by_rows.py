@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,9 +23,8 @@ from torch import Tensor
 
 from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_columns import ColumnTables
-from finegraph.inference.sums.interface import ROUNDING, GroupedSums, gathered_sum, largest_size, top_score
-from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
-from finegraph.inference.sums.strategy import Strategy
+from finegraph.inference.sums.groups import GroupLayout, KindGroups
+from finegraph.inference.sums.interface import ROUNDING, GroupedSums, Strategy, gathered_sum, largest_size, top_score
 from finegraph.inference.sums.targets import Targets
 
 _SUM = 0
@@ -150,6 +150,60 @@ def _composite_members(
     composite_counts = np.bincount(column, minlength=group_count)
     to_groups = adding_steps(owner[np.argsort(column, kind="stable")], composite_counts, strategy)
     return to_groups, adding_steps(column, sizes, strategy)
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """Several kinds merged into one, with one group per combination of groups that occurs.
+
+    With many fine labels and a few small kinds, most combinations occur often. It is then cheaper to sum over the fine
+    labels once, to the groups of the composite kind, and from these few groups to those of its members. Six binary
+    kinds become one kind with at most 64 groups. The result is exact, and sums of sums have smaller rounding errors.
+
+    Attributes:
+        groups: the groups of the composite kind.
+        member_columns: (group, member) the group column of each member.
+    """
+
+    groups: KindGroups
+    member_columns: Int[NDArray[np.int64], "group kind"]
+
+
+def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float) -> list[Composite]:
+    """Merge kinds into composites, in order of their group columns.
+
+    Args:
+        kinds: the kinds.
+        fine_count: the number of fine labels.
+        max_cost: the largest share of the row additions that may remain; if more remain, the result is empty.
+    """
+    composites: list[Composite] = []
+    open_members: list[KindGroups] = []
+    key, count, start, cost = np.zeros(fine_count, np.int64), 1, 0, 0
+    for kind in sorted(kinds, key=lambda kind: kind.count):
+        new_key = np.unique(key * kind.count + kind.group, return_inverse=True)[1]
+        new_count, members = int(new_key.max()) + 1, len(open_members)
+        if members and (fine_count + new_count * (members + 1)) * members >= (fine_count + count * members) * (
+            members + 1
+        ):
+            composites.append(_composite(open_members, key, start))
+            start += count
+            cost += fine_count + count * members
+            open_members = []
+            new_key = np.unique(kind.group, return_inverse=True)[1]
+            new_count = int(new_key.max()) + 1
+        open_members.append(kind)
+        key, count = new_key, new_count
+    cost += fine_count + count * len(open_members)
+    composites.append(_composite(open_members, key, start))
+    return composites if cost <= max_cost * fine_count * len(kinds) else []
+
+
+def _composite(members: list[KindGroups], group: NDArray[np.int64], start: int) -> Composite:
+    """The composite of some kinds; `group` numbers the combinations of their groups."""
+    example = np.unique(group, return_index=True)[1]
+    columns = np.stack([kind.columns[kind.group[example]] for kind in members], axis=1)
+    return Composite(KindGroups(-1, len(example), start + np.arange(len(example)), group), columns)
 
 
 class RowSums(GroupedSums):

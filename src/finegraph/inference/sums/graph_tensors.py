@@ -29,6 +29,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.numbers.number_tensors import NumberTable
 from finegraph.inference.numerics import (
     CPU,
+    MAX_TOGETHER,
     Constants,
     at_least_float32,
     refuse_second_derivatives,
@@ -38,14 +39,17 @@ from finegraph.inference.numerics import (
 from finegraph.inference.sums.by_columns import ColumnSums, ColumnTables
 from finegraph.inference.sums.by_rows import RowSums, RowTables
 from finegraph.inference.sums.by_weights import WeightSums, WeightTables, stack_width
-from finegraph.inference.sums.interface import GraphSums, GroupedSums, gathered_sum
-from finegraph.inference.sums.kind_tensors import KindTensors
-from finegraph.inference.sums.layout import GroupLayout
-from finegraph.inference.sums.strategy import Strategy, rows_are_used, weights_are_used
+from finegraph.inference.sums.groups import GroupLayout, KindTensors
+from finegraph.inference.sums.interface import (
+    GraphSums,
+    GroupedSums,
+    Strategy,
+    gathered_sum,
+    rows_are_used,
+    weights_are_used,
+)
 from finegraph.inference.sums.targets import KindColumns, TargetTable
 
-MAX_TOGETHER = 1 << 22
-"""The largest number of values to gather at once."""
 MAX_COPIED = 1 << 16
 """Tables with more entries are not put together with those of other kinds, but shared with their kind."""
 _MANY_KINDS = 64
@@ -359,3 +363,63 @@ def coarse_log_probs(
             for kind, part in zip(kinds, own, strict=True)
         ]
         return torch.cat(columns, dim=1)
+
+
+class LabelTerms(NamedTuple):
+    """What the effects of knowing a label follow from: quantities of the labels of some kinds, side by side.
+
+    Attributes:
+        log_probs: the log probability of each label.
+        best: the log probability of each label together with its most probable fine label.
+        spread: per kind, the entropy of the label given the fine label, in nats.
+    """
+
+    log_probs: Float[Tensor, "batch coarse"]
+    best: Float[Tensor, "batch coarse"]
+    spread: Float[Tensor, "batch kind"]
+
+
+def label_terms(
+    kinds: list[KindTensors],
+    groups: Float[Tensor, "batch group"],
+    best: Float[Tensor, "batch group"],
+    scores: Float[Tensor, "batch coarse"] | None,
+) -> LabelTerms:
+    """From groups, all kinds side by side, to labels.
+
+    Args:
+        kinds: the tensors of the kinds.
+        groups: the log probability of each group.
+        best: the log probability of each group together with its most probable fine label.
+        scores: the coarse scores with the evidence; None if all are 0.
+    """
+    if all(kind.plain for kind in kinds):
+        return LabelTerms(groups, best, groups.new_zeros(len(groups), len(kinds)))
+    sizes = [kind.group_count for kind in kinds]
+    parts = []
+    for kind, own_groups, own_best in zip(
+        kinds, torch.split(groups, sizes, dim=1), torch.split(best, sizes, dim=1), strict=True
+    ):
+        own = groups.new_zeros(1, kind.label_count) if scores is None else scores[:, kind.columns].double()
+        parts.append(_label_terms_of(kind, own_groups, own_best, own))
+    return LabelTerms(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+
+
+def _label_terms_of(
+    kind: KindTensors,
+    groups: Float[Tensor, "batch group"],
+    best: Float[Tensor, "batch group"],
+    scores: Float[Tensor, "_ label"],
+) -> LabelTerms:
+    """The same for one kind."""
+    if kind.plain:
+        return LabelTerms(groups, best, groups.new_zeros(len(groups), 1))
+    edges = kind.edge_log_probs(scores)
+    row = kind.label_count + kind.edge_group
+    mixed = groups.index_select(1, row) + edges
+    spread = -(mixed.exp() * edges.masked_fill(edges.isneginf(), 0.0)).sum(dim=1, keepdim=True)
+    best_mixed = best.index_select(1, row) + edges
+    own = best[:, : kind.label_count].scatter_reduce(
+        1, kind.edge_label.expand(len(best), -1), best_mixed, reduce="amax"
+    )
+    return LabelTerms(kind.label_log_probs(groups, scores), own, spread)

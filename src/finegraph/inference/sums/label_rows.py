@@ -7,11 +7,15 @@ of all processes are added before the gradient is computed.
 
 There are two sorts of kinds. Small kinds are merged into composite kinds, which are summed for all labels, as in
 `by_rows.py`. For a kind whose labels have few children each, only the children of the true labels are touched.
+
+Answers need the logs of very small probabilities, which exponentials lose: in float32 everything below exp(-104) is 0.
+So `joint_score_chunks` gives the joint scores themselves, in float64, and nothing of the size (fine, batch) is held.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +24,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.numerics import Constants
-from finegraph.inference.sums.by_rows import RowLists, adding_steps
-from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
-from finegraph.inference.sums.strategy import Strategy
+from finegraph.inference.sums.by_rows import RowLists, adding_steps, composites_of
+from finegraph.inference.sums.groups import GroupLayout, KindGroups
+from finegraph.inference.sums.interface import Strategy
 from finegraph.inference.sums.targets import Targets
 
 _CHUNK = 1 << 19
@@ -402,6 +406,36 @@ class LabelSums:
         by_group.index_add_(0, layout.group_columns_of(self.targets.kind[target]), share)
         edges = by_group[layout.edge_row].masked_fill(layout.edge_column != self.targets.column[sample, target], 0.0)
         self.mixing_grad[sample] -= edges.to(self.mixing_grad.dtype)
+
+
+def joint_score_chunks(
+    rows: LabelRows,
+    groups: Float[Tensor, "batch group"] | None,
+    features: Float[Tensor, "batch feature"],
+    weight: Float[Tensor, "fine feature"],
+    bias: Float[Tensor, " fine"] | None,
+) -> Iterator[tuple[slice, Float[Tensor, "_ batch"]]]:
+    """The joint scores of some fine labels after the other, with their places.
+
+    Args:
+        rows: the fine labels.
+        groups: the scores of the groups; None if all are 0, as in softmax.
+        features: the features of the batch.
+        weight: the weights of the fine labels.
+        bias: the biases of the fine labels; None if there are none.
+    """
+    table = None
+    if groups is not None and rows.fine_item.shape[1]:
+        table = rows.score_table(groups.t().double().contiguous())
+    columns, step = features.t(), chunk_rows(len(features))
+    for start in range(0, len(weight), step):
+        part = slice(start, min(start + step, len(weight)))
+        scores = (weight[part].to(features.dtype) @ columns).double()
+        if bias is not None:
+            scores += bias[part, None]
+        if table is not None:
+            scores += side_by_side(table, rows.fine_item[part])
+        yield part, scores
 
 
 def chunk_rows(batch: int) -> int:

@@ -1,7 +1,7 @@
 """The exact posterior as ONNX operations: scores and evidence in, log probabilities out.
 
 The same sums as in `finegraph.inference`, for all kinds at once; see docs/idea.md for the formulas and
-`inference/sums/kind_tensors.py` for what groups and mixed rows are:
+`inference/sums/groups.py` for what groups and mixed rows are:
 
     scores of labels + log evidence  ->  scores of mixed rows  ->  s_i = f_i + sum_j e^j[group_j(i)]     in float64
     log p_i = s_i - logsumexp(s)     ->  log p of groups       ->  log p of coarse labels                in float32

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.inference.loss.joint_loss import FROM_FINE
+from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.head_solver import descend

@@ -1,4 +1,4 @@
-"""The tensors of one kind: its groups, their children, and the edges of its mixed rows.
+"""The groups of kinds: of one kind, and of all kinds side by side with the edges of their mixed rows.
 
 A kind in which every fine label has one known parent is *plain*, as in the paper. In other kinds, a fine label can have
 several parents or an unknown one: a *mixed* row. Fine labels with the same row form a *group*. The first groups of a
@@ -6,15 +6,18 @@ kind are its labels, the others its distinct mixed rows. With the log-sum-exp of
 fine label again has one parent, its group. So the cost is linear in the distinct edges, even if thousands of fine
 labels share the unknown row.
 
-Lists of different lengths, such as the fine labels of each group, are `Segments`. They are padded to powers of two and
-summed size by size, so the work is at most twice the number of items. Only gathers and reductions are used: they are
-exact, have no branch on values, and are easy to export.
+A *group column* counts the groups of all kinds: first all coarse labels, kind after kind, then all mixed rows. With e
+the scores of the groups, r the probability of a label given its mixed row, and G = dL/de:
+
+    e_row       =  log sum_c g[row, c] exp(f_c)                          r[row, c] = g[row, c] exp(f_c) / exp(e_row)
+    dL/df_c     =  G_c + sum over mixed rows of  r[row, c] G_row         plus the contribution of dL/dlog r
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,87 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.numerics import Constants, compact_indices, refuse_second_derivatives
-
-
-class Segments(Constants):
-    """A partition of `items` positions into `count` lists; a list may be empty, a position may be in none (-1)."""
-
-    owner: Tensor
-    restore: Tensor
-
-    def __init__(self, owner: Int[NDArray[np.int64], " item"], count: int) -> None:
-        """Partition the positions.
-
-        Args:
-            owner: the list of each position, -1 for none.
-            count: the number of lists.
-        """
-        super().__init__()
-        self.count = count
-        sizes = np.bincount(owner[owner >= 0], minlength=count)
-        order = np.argsort(owner, kind="stable")[(owner < 0).sum() :]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        widths = np.where(sizes > 0, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64), 0)
-        chosen: list[NDArray[np.int64]] = []
-        self.tables: list[Tensor] = []
-        for width in np.unique(widths):
-            lists = np.flatnonzero(widths == width)
-            chosen.append(lists)
-            position = np.arange(width)
-            # Padding points one past the last item, where `reduce` appends a column of minus infinity.
-            table = np.where(
-                position < sizes[lists, None],
-                order[np.minimum(starts[lists, None] + position, max(len(order) - 1, 0))] if len(order) else len(owner),
-                len(owner),
-            ).astype(np.int64)
-            self.tables.append(torch.from_numpy(compact_indices(table)))
-        restore = np.argsort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-        self.store_arrays({"owner": compact_indices(owner), "restore": compact_indices(restore)})
-
-    def logsumexp(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
-        """The logsumexp of each list; minus infinity for an empty list."""
-        result: Tensor = _SegmentLogSumExp.apply(values, self)  # type: ignore[no-untyped-call]
-        return result
-
-    def reduce(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
-        """`logsumexp` without its closed-form gradient."""
-        batch = values.shape[0]
-        empty = values.new_full((batch, 1), -torch.inf)
-        padded = torch.cat([values, empty], dim=1)
-        parts = []
-        for table in self.tables:
-            lists, width = table.shape
-            if width == 0:
-                parts.append(empty.expand(batch, lists))
-            elif width == 1:
-                parts.append(padded.index_select(1, table.reshape(-1)))
-            else:
-                gathered = padded.index_select(1, table.reshape(-1)).reshape(batch, lists, width)
-                parts.append(torch.logsumexp(gathered, dim=2))
-        return torch.cat(parts, dim=1).index_select(1, self.restore)
-
-
-class _SegmentLogSumExp(torch.autograd.Function):
-    """d out[list] / d value[item] = exp(value - out) for the list that owns the item: one gather, no scatter."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Float[Tensor, "batch item"], segments: Segments) -> Float[Tensor, "batch list"]:
-        out = segments.reduce(values)
-        ctx.save_for_backward(values, out)
-        ctx.segments = segments
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        refuse_second_derivatives()
-        values, out = ctx.saved_tensors
-        owner: Int[Tensor, " item"] = ctx.segments.owner
-        place = owner.clamp_min(0)
-        share = (values - out.index_select(1, place)).exp_()
-        # Minus infinity minus itself is NaN, but such an item has no share; nor has an item without an owner.
-        share = share.masked_fill_(values.isneginf() | (owner < 0), 0.0)
-        return grads[0].index_select(1, place) * share, None
+from finegraph.inference.numerics import Constants, Segments
 
 
 class KindTensors(Constants):
@@ -305,3 +228,167 @@ def _distinct_rows(kind: Kind) -> _Rows:
     label = np.concatenate(labels) if labels else np.zeros(0, np.int64)
     weight = np.concatenate(weights) if weights else np.zeros(0)
     return _Rows(group, label.copy(), owner.astype(np.int64), weight.copy(), len(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class KindGroups:
+    """The groups of one kind.
+
+    Attributes:
+        number: the number of the kind in the graph.
+        label_count: the number of labels of the kind, which are its first groups.
+        columns: the group column of each group.
+        group: the group of each fine label, counted within the kind.
+    """
+
+    number: int
+    label_count: int
+    columns: Int[NDArray[np.int64], " group"]
+    group: Int[NDArray[np.int64], " fine"]
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.columns)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every fine label has one known parent."""
+        return self.count == self.label_count
+
+    @cached_property
+    def sizes(self) -> Int[NDArray[np.int64], " group"]:
+        """The number of fine labels of each group."""
+        return np.bincount(self.group, minlength=self.count)
+
+    @cached_property
+    def order(self) -> Int[NDArray[np.int64], " fine"]:
+        """The fine labels sorted by group."""
+        # NumPy sorts 16-bit integers in linear time.
+        narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group
+        return np.argsort(narrow, kind="stable")
+
+
+class GroupLayout(Constants):
+    """The groups of some kinds of a graph, and the edges of all their mixed rows.
+
+    Attributes:
+        kinds: the groups of each kind.
+        numbers: the number of each kind in the graph.
+        group_columns: for each kind, the group column of each fine label.
+        kind_of_column: the number of the kind of each group column.
+        edge_column: for each edge of a mixed row, the group column of its label.
+        edge_row: for each edge of a mixed row, the group column of the row.
+        edge_log_weight: for each edge of a mixed row, the log of its weight.
+        mixed_rows: the edges of each mixed row, as segments.
+    """
+
+    kind_of_column: Tensor
+    edge_column: Tensor
+    edge_row: Tensor
+    edge_log_weight: Tensor
+
+    def __init__(self, kinds: Sequence[KindTensors], fine_count: int, coarse_count: int) -> None:
+        self.fine_count, self.coarse_count = fine_count, coarse_count
+        mixed = np.cumsum([0, *(kind.group_count - kind.label_count for kind in kinds)])
+        starts = (coarse_count + mixed).tolist()
+        self.group_count = int(starts[-1])
+        self.kinds = tuple(_groups(kind, start) for kind, start in zip(kinds, starts, strict=False))
+        self.numbers = [kind.number for kind in self.kinds]
+        self.group_columns = [torch.from_numpy(kind.columns[kind.group]) for kind in self.kinds]
+        owner = np.zeros(self.group_count, np.int64)
+        for groups in self.kinds:
+            owner[groups.columns] = groups.number
+        self.store_arrays({"kind_of_column": owner})
+        self._store_edges(kinds, starts)
+
+    def _store_edges(self, kinds: Sequence[KindTensors], starts: list[int]) -> None:
+        """Store the edges of the mixed rows of all kinds."""
+        none = np.zeros(0, np.int64)
+        column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
+        row = [start + kind.edge_group.numpy() for kind, start in zip(kinds, starts, strict=False)]
+        log_weight = [kind.edge_log_weight.numpy() for kind in kinds]
+        edge_row = np.concatenate([none, *row])
+        self.store_arrays({"edge_log_weight": np.concatenate([np.zeros(0), *log_weight])})
+        self.store_arrays({"edge_column": np.concatenate([none, *column]), "edge_row": edge_row})
+        self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
+
+    def part(
+        self, fine: Int[NDArray[np.int64], " _"], coarse: Int[NDArray[np.int64], " _"]
+    ) -> tuple[GroupLayout, Int[NDArray[np.int64], " group"]]:
+        """The layout of some fine and coarse labels, and the new column of each column, -1 if it is left out.
+
+        Args:
+            fine: the fine labels.
+            coarse: the coarse columns, in rising order. Columns that are left out must have no child among the fine
+                labels and be in no mixed row.
+        """
+        column = np.full(self.group_count, -1)
+        kept = np.concatenate([coarse, np.arange(self.coarse_count, self.group_count)])
+        column[kept] = np.arange(len(kept))
+        part: GroupLayout = object.__new__(GroupLayout)
+        part.fine_count, part.coarse_count, part.group_count = len(fine), len(coarse), len(kept)
+        kinds = []
+        for kind in self.kinds:
+            own = column[kind.columns]
+            place = np.cumsum(own >= 0) - 1
+            labels = int((own[: kind.label_count] >= 0).sum())
+            kinds.append(KindGroups(kind.number, labels, own[own >= 0], place[kind.group[fine]]))
+        part.kinds, part.numbers = tuple(kinds), self.numbers
+        part.group_columns = [torch.from_numpy(kind.columns[kind.group]) for kind in kinds]
+        edges = {"edge_column": column[self.edge_column.numpy()], "edge_row": column[self.edge_row.numpy()]}
+        part.store_arrays({"kind_of_column": self.kind_of_column.numpy()[kept], **edges})
+        part.edge_log_weight, part.mixed_rows = self.edge_log_weight, self.mixed_rows
+        return part, column
+
+    def group_columns_of(self, number: int) -> Int[Tensor, " fine"]:
+        """The group column of each fine label in the kind with this number."""
+        return self.group_columns[self.numbers.index(number)]
+
+    def group_scores(
+        self, coarse: Float[Tensor, "batch coarse"]
+    ) -> tuple[Float[Tensor, "batch group"], Float[Tensor, "batch edge"] | None]:
+        """The score of every group, and log r of the edges of mixed rows; None if there are none.
+
+        With mixed rows both are in float64: small differences of large scores decide between parents.
+        """
+        if not len(self.edge_row):
+            return coarse, None
+        coarse = coarse.double()
+        edges = coarse.index_select(1, self.edge_column) + self.edge_log_weight
+        rows = self.mixed_rows.logsumexp(edges)
+        # The total of a row that evidence has ruled out is minus infinity; subtracting it would give NaN.
+        total = rows.masked_fill(rows.isneginf(), 0.0).index_select(1, self.edge_row - self.coarse_count)
+        return torch.cat([coarse, rows], dim=1), edges - total
+
+    def coarse_gradient(
+        self,
+        groups: Float[Tensor, "batch group"],
+        mixing: Float[Tensor, "batch edge"],
+        mixing_grad: Float[Tensor, "batch edge"] | None,
+    ) -> Float[Tensor, "batch coarse"]:
+        """The gradient for the coarse scores.
+
+        Args:
+            groups: the gradient for the scores of the groups.
+            mixing: log r.
+            mixing_grad: the gradient for log r; None if the loss depends on it through the scores alone.
+        """
+        share = mixing.exp()
+        edges = groups.double().index_select(1, self.edge_row)
+        if mixing_grad is not None:
+            # log r_c depends on all scores of its row: d log r_c / d f_b = [b = c] - r_b.
+            row = self.edge_row - self.coarse_count
+            rows = share.new_zeros(len(share), self.group_count - self.coarse_count)
+            edges -= rows.index_add_(1, row, mixing_grad.double()).index_select(1, row)
+        edges *= share
+        if mixing_grad is not None:
+            edges += mixing_grad
+        return groups[:, : self.coarse_count].double().index_add_(1, self.edge_column, edges)
+
+
+def _groups(kind: KindTensors, mixed_start: int) -> KindGroups:
+    """The groups of a kind, with the group column of each."""
+    labels = np.arange(kind.columns.start, kind.columns.stop)
+    mixed = mixed_start + np.arange(kind.group_count - kind.label_count)
+    return KindGroups(kind.number, kind.label_count, np.concatenate([labels, mixed]), kind.group.numpy())
