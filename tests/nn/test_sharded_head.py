@@ -14,6 +14,7 @@ import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph.label_shards import label_shard
 from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.numerics import Constants
 from finegraph.inference.sums import label_rows
 from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import sharded_head
@@ -43,7 +44,7 @@ class Threads(Exchange):
     """One of several threads."""
 
     def __init__(self, meeting, rank):
-        self.meeting, self.rank = meeting, rank
+        self.meeting, self.rank, self.size = meeting, rank, len(meeting.given)
 
     def sum(self, tensors):
         for tensor in tensors:
@@ -59,16 +60,24 @@ class Threads(Exchange):
 
 def together(size, work):
     """What `work(rank, exchange)` returns in each of some threads."""
-    meeting, found, failures = Meeting(size), [None] * size, []
+    return in_grid(1, size, lambda exchange, _: work(exchange.rank, exchange))
 
-    def run(rank):
+
+def in_grid(groups, size, work):
+    """What `work(exchange, groups)` returns in each thread of a grid, group after group."""
+    sharing, alike = [Meeting(size) for _ in range(groups)], [Meeting(groups) for _ in range(size)]
+    found, failures = [None] * (groups * size), []
+
+    def run(number):
+        group, rank = divmod(number, size)
         try:
-            found[rank] = work(rank, Threads(meeting, rank))
+            found[number] = work(Threads(sharing[group], rank), Threads(alike[rank], group))
         except BaseException as error:
             failures.append(error)
-            meeting.barrier.abort()
+            for meeting in (*sharing, *alike):
+                meeting.barrier.abort()
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(groups * size)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -151,6 +160,82 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
                     expected = torch.zeros_like(values) if expected is None else expected[rows[name]]
                     got = torch.zeros_like(values) if values.grad is None else values.grad
                     assert torch.allclose(got, expected, atol=1e-10 * scale), (name, one)
+
+
+@pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 1), (3, 2)])
+def test_a_grid_adds_up_to_one_head(groups, size):
+    """Each group has photos of its own; the third of three has one."""
+    for graph in (plain_graph(), *(random_graph(np.random.default_rng(1), form).graph for form in FORMS[2:6])):
+        if len(graph) < size:
+            continue
+        head = whole_head(graph)
+        features = torch.randn(7, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        target = torch.tensor([0, len(graph) - 1, -100, 1, 0, 1, 1])
+        own = features.clone().requires_grad_()
+        loss = fg.joint_loss(head(own), target, kind_weights=0.5, reduction="sum")
+        loss.backward()
+
+        def work(exchange, others, graph=graph, head=head, features=features, target=target):
+            part = ShardedHead(FEATURES, graph, exchange, groups=others).double()
+            part.take_first(head if exchange.rank == others.rank == 0 else None)
+            mine = slice(others.rank, None, others.size)
+            photos = features[mine].clone().requires_grad_()
+            found = part.loss(photos, target[mine], kind_weights=0.5, reduction="sum")
+            found.backward()
+            part.sum_gradients()
+            total = found.detach().clone().reshape(1)
+            others.sum([total])
+            whole = part.whole_in_first()
+            assert (whole is None) == (exchange.rank + others.rank > 0)
+            assert whole is None or torch.equal(whole.fine.weight, head.fine.weight)
+            return mine, photos.grad, total.item(), part
+
+        parts = in_grid(groups, size, work)
+        for mine, gradient, total, part in parts:
+            assert total == pytest.approx(loss.item(), rel=1e-12)
+            assert torch.allclose(gradient, own.grad[mine], rtol=0, atol=1e-10)
+            first = parts[part.shard.rank][-1]  # that of the first group with these labels
+            rows = {"fine": torch.from_numpy(part.shard.fine), "coarse": torch.from_numpy(part.shard.coarse(graph))}
+            for name, labels in rows.items():
+                for one, values in getattr(part, name).named_parameters():
+                    expected = getattr(head, name).get_parameter(one).grad
+                    expected = torch.zeros_like(values) if expected is None else expected[labels]
+                    assert torch.allclose(values.grad, expected, rtol=0, atol=1e-10), (name, one)
+                    assert torch.equal(values.grad, getattr(first, name).get_parameter(one).grad)
+
+
+def test_all_tensors_are_where_the_weights_are():
+    """There is no other device here: a tensor that is made without a device becomes a meta tensor, and fails."""
+    graph = plain_graph()
+    head, features = whole_head(graph), torch.randn(5, FEATURES, dtype=torch.float64)
+    target, seen = torch.tensor([0, 1, -100, 2, 3]), {"small": torch.tensor([0, 1, -100, FROM_FINE, 2])}
+
+    def work(rank, exchange):
+        part = ShardedHead(FEATURES, graph, exchange).double()
+        with torch.device("meta"):
+            part.take_first(head if rank == 0 else None)
+            photos = features.clone().requires_grad_()
+            rows = exchange.all_rows(photos)
+            targets = torch.cat([target, target])
+            loss = part.loss(rows, targets, {name: torch.cat([one, one]) for name, one in seen.items()})
+            (loss + part.prior() + part.smoothing(rows, targets).sum()).backward()
+            part.sum_gradients()
+            answers = [part.top(features, 3).label, *part.all_kind_log_probs(features, graph.kinds).values()]
+            return [loss, photos.grad, part.fine.weight.grad, *answers, part.whole().fine.weight], part
+
+    for found, part in together(2, work):
+        assert {tensor.device.type for tensor in found} == {"cpu"}
+        moved = list(tensors_in(part.to("meta")._tensors))
+        assert len(moved) > 10
+        assert {tensor.device.type for tensor in moved} == {"meta"}
+
+
+def tensors_in(value):
+    """The tensors of a holder and of the holders in it."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    for one in vars(value).values() if isinstance(value, Constants) else value if isinstance(value, list) else ():
+        yield from tensors_in(one)
 
 
 @pytest.mark.parametrize("batch", [7, 37])

@@ -165,6 +165,7 @@ def test_what_may_change_is_nothing_that_is_learnt():
         "graph",
         "comparisons",
         "device",
+        "shard_groups",
         "threads",
         "workers",
         "checkpoint_minutes",

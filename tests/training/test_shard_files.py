@@ -64,7 +64,7 @@ def save(folder, size, step=7, best=False):
         shard = label_shard(GRAPH, rank, size)
         rows = {"weight": FINE[shard.fine], "momentum": -FINE[shard.fine]}
         try:
-            ranks = Threads(rank, size, meeting, table)
+            ranks = Threads(rank, size, meeting=meeting, table=table)
             coarse = {"bias": COARSE[shard.coarse(GRAPH)]}
             whole = {"network": torch.eye(2), "one": torch.tensor(3.0), "none": torch.zeros(0, 2)}
             ShardFolder(folder, GRAPH, shard, ranks).save(step, rows, coarse, whole, {"epoch": step}, best=best)
@@ -100,7 +100,7 @@ def test_copies_are_written_once(tmp_path, size):
     def run(rank):
         shard = label_shard(SMALL, rank, size)
         coarse = {"bias": torch.arange(2.0) + 10 * rank}
-        folder = ShardFolder(tmp_path, SMALL, shard, Threads(rank, size, meeting, table))
+        folder = ShardFolder(tmp_path, SMALL, shard, Threads(rank, size, meeting=meeting, table=table))
         folder.save(1, {"weight": torch.from_numpy(shard.fine)}, coarse)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]

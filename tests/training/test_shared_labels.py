@@ -158,7 +158,7 @@ def test_it_needs_a_whole_network_to_train():
         check_used({"shard_labels": True})
 
 
-def test_graphs_and_devices_that_do_not_go_with_it():
+def test_graphs_and_grids_that_do_not_go_with_it():
     settings = TrainSettings(tune="all", shard_labels=True)
     priced = fg.LabelGraph.from_table({"a": {"price": 1.5}, "b": {"price": 2.5}}, types={"price": "number"})
     with pytest.raises(SettingsError, match=r"shard_labels: a head with numbers cannot be .* the graph has price"):
@@ -168,9 +168,12 @@ def test_graphs_and_devices_that_do_not_go_with_it():
     for rank in range(3):
         with pytest.raises(SettingsError, match="shard_labels: process 1 of 3 would hold none of the 2 fine labels"):
             check_shared(settings, graph, Ranks(rank, 3))
-    on_gpu = TrainSettings(tune="all", shard_labels=True, device="cuda")
-    with pytest.raises(SettingsError, match=r"shard_labels: .*compute on CPUs; set device to cpu"):
-        check_shared(on_gpu, graph, Ranks())
+    grid = TrainSettings(tune="all", shard_labels=True, shard_groups=2)
+    check_shared(grid, graph, Ranks(0, 4))  # three processes without groups would be one too many
+    with pytest.raises(SettingsError, match="shard_groups: 3 processes cannot form 2 groups of the same size"):
+        check_shared(grid, graph, Ranks(0, 3))
+    with pytest.raises(SettingsError, match="shard_groups: no effect without shard_labels"):
+        TrainSettings(tune="all", shard_groups=2)
 
 
 def test_auxiliary_branches_do_not_go_with_it(manifest):

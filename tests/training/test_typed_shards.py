@@ -2,7 +2,7 @@
 
 In float64 all of them agree to 1e-9 in metrics, and to 2e-7 in the weights of the model, which is saved in float32;
 with a fitted head to 1e-6. In float32 runs from a new head agree to 1e-4. On the same number of processes a broken
-run ends equal to the bit.
+run ends equal to the bit. The same holds for a grid of 2 groups of 2 processes.
 """
 
 import json
@@ -29,8 +29,9 @@ from finegraph.training.checkpoints.shard_files import ShardFolder
 from finegraph.training.distributed import Ranks
 
 LABELS = 14
-SHORT = ("--recipe", "short", "--epochs", "2", "--batch-size", "2", "--laplacian", "0.01", "--lr", "0.02")
-"""Batches of two: the third of three processes never has a photo."""
+SHORT = ("--recipe", "short", "--epochs", "2", "--batch-size", "3", "--laplacian", "0.01", "--lr", "0.02")
+"""Batches of two and three: at times the third process has no photo, and so the second of two groups has none."""
+GRID = ("--shard-labels", "--shard-groups", "2")
 FITTED = ("--recipe", "fitted", "--epochs", "2", "--batch-size", "9", "--lr", "0.001")
 
 
@@ -143,7 +144,7 @@ def test_float32_agrees_to_rounding(runs):
 
 @pytest.mark.slow
 def test_a_fitted_head_is_shared_out_and_fitted_anew(runs):
-    run = runs("fitted 3", 3, *FITTED, "--shard-labels")
+    run = runs("fitted 4", 4, *FITTED, *GRID)
     assert_alike(run, runs("fitted", 1, *FITTED), 1e-6)
     assert [row["epoch"] for row in tiny.metrics(run[0])] == [0, 1, 2]
 
@@ -184,11 +185,17 @@ def test_a_killed_process_ends_all_and_the_run_goes_on_exactly(photos, runs, kil
     assert model == other
 
 
-def test_another_number_of_processes_goes_on(photos, runs, killed, tmp_path):
+def test_a_grid_of_other_processes_goes_on(photos, runs, killed, tmp_path):
     path = tmp_path / "again"
     shutil.copytree(killed, path)
-    result = trained(3, photos, "train", "--run-folder", path, "--resume", "--no-report", "--json")
+    resumed = ("--run-folder", path, "--resume", "--no-report", "--json", "--shard-groups", "2")
+    result = trained(4, photos, "train", *resumed)
     assert_alike((path, result), runs("short", 1, *SHORT), 1e-9)
+    newest = path / "checkpoints" / str(checkpoint_names(path / "checkpoints")[-1])
+    files = sorted(newest.glob("*.safetensors"))
+    assert len(files) == 2  # one group writes
+    assert sum(len(load_file(file)["labels.fine"]) for file in files) == LABELS
+    assert shards(photos, path).last().state["progress"]["groups"] == 2
 
 
 def test_faults_of_one_process_reach_all(photos, tmp_path):

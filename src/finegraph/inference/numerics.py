@@ -257,9 +257,9 @@ class LogSums:
         total: the sum of the exponentials relative to it.
     """
 
-    def __init__(self, count: int, batch: int) -> None:
-        self.largest = torch.full((count, batch), -torch.inf, dtype=torch.float64)
-        self.total = torch.zeros(count, batch, dtype=torch.float64)
+    def __init__(self, count: int, batch: int, device: torch.device = CPU) -> None:
+        self.largest = torch.full((count, batch), -torch.inf, dtype=torch.float64, device=device)
+        self.total = torch.zeros(count, batch, dtype=torch.float64, device=device)
 
     def see(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
         """Look at terms that will be added, before any is.

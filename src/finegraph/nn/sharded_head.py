@@ -6,6 +6,10 @@ the same in all processes, and so are the gradients of copies, which therefore s
 processes exchange one reference per sample, batch x (targets + 2) sums, the gradient of the features, and batch x
 (labels of all kinds but the largest) gradients of coarse scores. None of this grows with the number of fine labels.
 
+Processes may form a grid: several groups, each of which shares all labels out and takes a batch of its own. Processes
+with the same labels in different groups then add up the gradients of their rows after each backward pass
+(`sum_gradients`).
+
 Answers work the same way, in log space: the best labels and the probabilities of a kind come from joint scores and
 their log-sum-exps over all processes, so that the smallest probabilities are those of one process. A head that fits in
 one process is a `BipartiteHead`, which answers every other question; `take` and `whole` convert.
@@ -24,8 +28,8 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard, label_shard
-from finegraph.inference.loss.rows_loss import Exchange, RowsTask, rows_loss, rows_task
-from finegraph.inference.numerics import LogSums, without_autocast
+from finegraph.inference.loss.rows_loss import SINGLE_PROCESS, Exchange, RowsTask, rows_loss, rows_task
+from finegraph.inference.numerics import Constants, LogSums, without_autocast
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.inference.sums.label_rows import LabelRows, joint_score_chunks
 from finegraph.inference.sums.targets import KindWeights, Reduction, Targets
@@ -49,12 +53,22 @@ class ShardedHead(nn.Module):
 
     Attributes:
         shard: the labels of this process.
+        exchange: the communication between the processes that share the labels.
+        groups: the communication between the processes that hold the same labels.
         fine: the layer of its fine labels.
         coarse: the layer of its coarse labels, kind after kind.
     """
 
     def __init__(
-        self, features: int, graph: LabelGraph, exchange: Exchange, *, rank: int = 0, size: int = 1, bias: bool = True
+        self,
+        features: int,
+        graph: LabelGraph,
+        exchange: Exchange,
+        *,
+        rank: int | None = None,
+        size: int | None = None,
+        bias: bool = True,
+        groups: Exchange = SINGLE_PROCESS,
     ) -> None:
         """Make the part of an untrained head.
 
@@ -63,10 +77,12 @@ class ShardedHead(nn.Module):
         Args:
             features: the number of columns of the features.
             graph: the label graph.
-            exchange: the communication between the processes.
-            rank: the number of this process, from 0.
-            size: the number of processes.
+            exchange: the communication between the processes that share the labels.
+            rank: the number of this process, from 0; by default that of the exchange.
+            size: the number of processes; by default that of the exchange.
             bias: whether the layers have a bias.
+            groups: the communication between the processes of different groups that hold the same labels; by default
+                there is one group.
 
         Raises:
             InputError: there are too few labels for this many processes, or the graph has numbers.
@@ -74,33 +90,33 @@ class ShardedHead(nn.Module):
         super().__init__()
         if graph.numbers:
             raise InputError("a sharded head does not support numbers; leave them out with graph.only")
-        self.features, self.graph, self.exchange = features, graph, exchange
+        self.features, self.graph, self.exchange, self.groups = features, graph, exchange, groups
+        rank, size = exchange.rank if rank is None else rank, exchange.size if size is None else size
         self.shard = label_shard(graph, rank, size)
-        own = self.shard.coarse(graph)
-        layout = graph_tensors(graph).by_groups.layout
-        part, column = layout.part(self.shard.fine, own)
-        self.rows = LabelRows(part)
-        self._column = torch.from_numpy(column)
-        place = np.full(len(graph), -1)
-        place[self.shard.fine] = np.arange(len(self.shard.fine))
-        self._place = torch.from_numpy(place)
-        self._own_fine, self._own_coarse = torch.from_numpy(self.shard.fine), torch.from_numpy(own)
+        self._constants = _ShardTensors(graph, self.shard)
         self._shared, self._local = _shared_columns(graph, self.shard), _local_columns(graph, self.shard)
-        self._edges = LaplacianEdges(graph, self.shard)
-        self.fine = _Undrawn(features, len(self.shard.fine), bias=bias)
-        self.coarse = _Undrawn(features, len(own), bias=bias)
+        self.fine = _Undrawn(features, len(self._constants.fine), bias=bias)
+        self.coarse = _Undrawn(features, len(self._constants.coarse), bias=bias)
         self._draw(bias)
+
+    @property
+    def _tensors(self) -> _ShardTensors:
+        """The tensors of the labels of this process, where the weights are."""
+        device = self.fine.weight.device
+        if self._constants.place.device != device:
+            self._constants = self._constants.on(device)
+        return self._constants
 
     def _draw(self, bias: bool) -> None:
         """Draw the rows of the fine labels as a whole layer would, some rows at a time; coarse rows start at 0."""
-        bound = self.features**-0.5
+        bound, rows = self.features**-0.5, self._tensors.fine
         with torch.no_grad():
             for values in (self.fine.weight, self.fine.bias) if bias else (self.fine.weight,):
                 done = 0
                 for start in range(0, len(self.graph), _ROWS_AT_ONCE):
                     count = min(_ROWS_AT_ONCE, len(self.graph) - start)
-                    drawn = torch.empty(count, *values.shape[1:]).uniform_(-bound, bound)
-                    own = self._own_fine[(self._own_fine >= start) & (self._own_fine < start + count)] - start
+                    drawn = values.new_empty(count, *values.shape[1:]).uniform_(-bound, bound)
+                    own = rows[(rows >= start) & (rows < start + count)] - start
                     values[done : done + len(own)] = drawn[own]
                     done += len(own)
             for parameter in self.coarse.parameters():
@@ -117,12 +133,10 @@ class ShardedHead(nn.Module):
             raise ShapeError("expected a head of the same graph and features, without features for coarse labels")
         _refuse_doubt(head)
         with torch.no_grad():
-            for own, layer, rows in (
-                (self.fine, head.fine, self._own_fine),
-                (self.coarse, head.coarse, self._own_coarse),
-            ):
+            for whole, own, rows, _ in self._layers(head):
                 for name, values in own.named_parameters():
-                    values.copy_(layer.get_parameter(name)[rows])
+                    assert whole is not None
+                    values.copy_(whole.get_parameter(name)[rows])
 
     def take_first(self, head: BipartiteHead | None) -> None:
         """Copy the rows of a whole head from the first process. All processes must call it, the others with None.
@@ -140,8 +154,10 @@ class ShardedHead(nn.Module):
                     for start, part in _parts(count, values):
                         if whole is not None:
                             part.copy_(whole.get_parameter(name)[start : start + len(part)])
+                        if self.shard.rank == 0:
+                            self.groups.copy_first([part])
                         self.exchange.copy_first([part])
-                        low, high = torch.searchsorted(rows, torch.tensor([start, start + len(part)])).tolist()
+                        low, high = _between(rows, start, start + len(part))
                         values[low:high] = part[rows[low:high] - start]
 
     def whole(self) -> BipartiteHead:
@@ -152,6 +168,8 @@ class ShardedHead(nn.Module):
 
     def whole_in_first(self) -> BipartiteHead | None:
         """The whole head in the first process, None in others. All processes must call it; rows are sent in parts."""
+        if self.groups.rank > 0:
+            return None
         head = self._empty_head() if self.shard.rank == 0 else None
         self._collect(head)
         return head
@@ -163,20 +181,20 @@ class ShardedHead(nn.Module):
 
     def _layers(self, head: BipartiteHead | None) -> list[tuple[nn.Module | None, nn.Linear, Tensor, int]]:
         """For fine and coarse labels: the whole layer, the layer of this process, its rows, and the number of rows."""
-        coarse = graph_tensors(self.graph).coarse_count
+        coarse, own = graph_tensors(self.graph).coarse_count, self._tensors
         return [
-            (None if head is None else head.fine, self.fine, self._own_fine, len(self.graph)),
-            (None if head is None else head.coarse, self.coarse, self._own_coarse, coarse),
+            (None if head is None else head.fine, self.fine, own.fine, len(self.graph)),
+            (None if head is None else head.coarse, self.coarse, own.coarse, coarse),
         ]
 
     def _collect(self, head: BipartiteHead | None) -> None:
         """Copy the rows of all processes into a whole head, in processes that have one."""
         # Copies are sent by the first process only.
-        coarse_mask = torch.full((len(self._own_coarse),), self.shard.rank == 0)
+        coarse_mask = torch.full_like(self._tensors.coarse, self.shard.rank == 0, dtype=torch.bool)
         for columns in self._local:
             coarse_mask[columns] = True
         masks: dict[nn.Linear, Tensor] = {
-            self.fine: torch.ones(len(self._own_fine), dtype=torch.bool),
+            self.fine: torch.ones_like(self._tensors.fine, dtype=torch.bool),
             self.coarse: coarse_mask,
         }
         with torch.no_grad():
@@ -185,7 +203,7 @@ class ShardedHead(nn.Module):
                 for name, values in own.named_parameters():
                     sent = values if bool(kept.all()) else values[kept]
                     for start, part in _parts(count, values):
-                        low, high = torch.searchsorted(places, torch.tensor([start, start + len(part)])).tolist()
+                        low, high = _between(places, start, start + len(part))
                         part.zero_()
                         part[places[low:high] - start] = sent[low:high]
                         self.exchange.sum([part])
@@ -203,10 +221,10 @@ class ShardedHead(nn.Module):
         reduction: Reduction = "mean",
         ignore_index: int = -100,
     ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-        """The joint loss of a whole batch, the same in all processes.
+        """The joint loss of a whole batch, the same in all processes that share the labels.
 
         Args:
-            features: the features of all samples, the same in all processes.
+            features: the features of all samples, the same in all these processes.
             target: the fine label of each sample; see `joint_loss` for this and the following.
             kind_targets: for some kinds, the photo label of each sample.
             kind_weights: the weight of the term of each kind.
@@ -214,18 +232,19 @@ class ShardedHead(nn.Module):
             ignore_index: marks labels that were not observed.
         """
         self._check(features)
+        rows = self._tensors.rows
         whole = rows_task(
-            graph_tensors(self.graph),
+            graph_tensors(self.graph, features.device),
             len(features),
             target,
             kind_targets,
             kind_weights,
             reduction,
             ignore_index,
-            self.rows,
+            rows,
         )
         task = RowsTask(
-            self.rows,
+            rows,
             self._own_targets(whole.targets),
             whole.weight,
             whole.factor,
@@ -234,6 +253,26 @@ class ShardedHead(nn.Module):
             self.exchange,
         )
         return rows_loss(task, features, self.fine.weight, self.fine.bias, self._coarse_scores(features))
+
+    def sum_gradients(self) -> None:
+        """Add up the gradients of the rows over all groups. All processes must call it, after their backward passes.
+
+        Copies are summed apart from other rows, whose number differs between processes: exchanges may add in an order
+        that depends on the place of a number, and copies have to stay equal to the bit.
+        """
+        if self.groups.size == 1:
+            return
+        fine = [self.fine.weight, *([] if self.fine.bias is None else [self.fine.bias])]
+        coarse = [self.coarse.weight, *([] if self.coarse.bias is None else [self.coarse.bias])]
+        for parameter in (*fine, *coarse):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in coarse if parameter.grad is not None]
+        for own in (parameter.grad for parameter in fine if parameter.grad is not None):
+            self.groups.sum([own])
+        for columns in self._local:
+            self.groups.sum([gradient[columns] for gradient in gradients])
+        self.groups.sum([gradient[columns] for gradient in gradients for columns in self._shared])
 
     def prior(self) -> Float[Tensor, ""]:
         """The weight prior, as `laplacian_prior`; gradients of rows that all processes hold are summed over all."""
@@ -253,11 +292,11 @@ class ShardedHead(nn.Module):
             ignore_index: marks what was not observed; such a sample has 0.
         """
         # Log p is the joint score less a number of the sample, which cancels: sums of scores are enough.
-        layout, known = self.rows.layout, target != ignore_index
+        layout, known = self._tensors.rows.layout, target != ignore_index
         features = features.to(self.fine.weight.dtype)
         coarse = _sum_gradients(self._coarse_scores(features), self.exchange, self._shared)
         groups = layout.group_scores(coarse)[0] if layout.kinds else None
-        place = self._place[target.masked_fill(~known, 0)]
+        place = self._tensors.place[target.masked_fill(~known, 0)]
         own, place = place >= 0, place.clamp_min(0)
         inside = _sum_gradients(features, self.exchange)
         at_target = (inside * self.fine.weight[place]).sum(dim=1)
@@ -285,14 +324,14 @@ class ShardedHead(nn.Module):
             features: the features of some samples.
             count: the number of labels.
         """
-        best = _Best(min(count, len(self._own_fine)), len(features))
+        own = self._tensors.fine
+        best = _Best(min(count, len(own)), len(features), own.device)
         log_total = self._scan(features, best)[0]
         shape = (self.shard.size, count, len(features))
-        log_prob = torch.zeros(shape, dtype=torch.float64)
-        label = torch.zeros(shape, dtype=torch.int64)
+        log_prob, label = log_total.new_zeros(shape), own.new_zeros(shape)
         log_prob[self.shard.rank] = -torch.inf
         log_prob[self.shard.rank, : best.count] = best.score - log_total
-        label[self.shard.rank, : best.count] = self._own_fine[best.place]
+        label[self.shard.rank, : best.count] = own[best.place]
         self.exchange.sum([log_prob])
         self.exchange.sum([label])
         found = log_prob.flatten(0, 1).t().topk(min(count, len(self.graph)), dim=1)
@@ -320,9 +359,9 @@ class ShardedHead(nn.Module):
         found = {}
         for kind in kinds:
             tensors = graph_tensors(self.graph).kind(kind)
-            columns = self._column[tensors.columns]
+            columns = self._tensors.column[tensors.columns]
             own = (columns >= 0).nonzero().squeeze(1)
-            labels = LogSums(tensors.label_count, len(features))
+            labels = LogSums(tensors.label_count, len(features), columns.device)
             labels.take(own, groups, columns[own])
             self._add_up(labels)
             found[kind] = (labels.log() - log_total).t()
@@ -342,18 +381,20 @@ class ShardedHead(nn.Module):
             The log of the sum over the fine labels of all processes, and the sums of this one by group.
         """
         self._check(features)
-        batch, layout = len(features), self.rows.layout
-        groups, total = LogSums(layout.group_count if kinds else 0, batch), LogSums(1, batch)
+        rows, batch, device = self._tensors.rows, len(features), features.device
+        layout = rows.layout
+        groups, total = LogSums(layout.group_count if kinds else 0, batch, device), LogSums(1, batch, device)
+        all_in_one = torch.zeros(1, dtype=torch.int64, device=device)
         columns = [layout.group_columns_of(graph_tensors(self.graph).kind(kind).number) for kind in kinds]
         with torch.no_grad(), without_autocast(features.device):
             features = features.to(self.fine.weight.dtype)
             scores, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
-            layer = (self.rows, scores, features, self.fine.weight, self.fine.bias)
+            layer = (rows, scores, features, self.fine.weight, self.fine.bias)
             for part, own in joint_score_chunks(*layer) if kinds else ():
                 for column in columns:
                     groups.see(column[part], own)
             for part, own in joint_score_chunks(*layer):
-                total.add(torch.zeros(1, dtype=torch.int64), own.logsumexp(dim=0, keepdim=True))
+                total.add(all_in_one, own.logsumexp(dim=0, keepdim=True))
                 for column in columns:
                     groups.add_seen(column[part], own)
                 if best is not None:
@@ -377,11 +418,38 @@ class ShardedHead(nn.Module):
 
     def _own_targets(self, targets: Targets) -> Targets:
         """The targets as indices into the labels of this process; -1 for labels of other processes."""
-        return targets._replace(fine=self._place[targets.fine], column=self._column[targets.column])
+        own = self._tensors
+        return targets._replace(fine=own.place[targets.fine], column=own.column[targets.column])
 
     def _check(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != self.features:
             raise ShapeError(f"features: expected shape (batch, {self.features}), got {tuple(features.shape)}")
+
+
+class _ShardTensors(Constants):
+    """The labels of one process, as tensors.
+
+    Attributes:
+        rows: its fine labels, for sums over them.
+        edges: its links, for the prior.
+        fine: the fine labels.
+        coarse: the coarse labels, counted over all kinds.
+        place: the place of each fine label of the graph among its own; -1 for those of other processes.
+        column: the same for the group columns of the graph.
+    """
+
+    fine: Tensor
+    coarse: Tensor
+    place: Tensor
+    column: Tensor
+
+    def __init__(self, graph: LabelGraph, shard: LabelShard) -> None:
+        coarse = shard.coarse(graph)
+        part, column = graph_tensors(graph).by_groups.layout.part(shard.fine, coarse)
+        place = np.full(len(graph), -1)
+        place[shard.fine] = np.arange(len(shard.fine))
+        self.rows, self.edges = LabelRows(part), LaplacianEdges(graph, shard)
+        self.store_arrays({"fine": shard.fine, "coarse": coarse, "place": place, "column": column})
 
 
 class _Best:
@@ -393,10 +461,10 @@ class _Best:
         place: their places among the fine labels of this process.
     """
 
-    def __init__(self, count: int, batch: int) -> None:
+    def __init__(self, count: int, batch: int, device: torch.device) -> None:
         self.count = count
-        self.score = torch.zeros(0, batch, dtype=torch.float64)
-        self.place = torch.zeros(0, batch, dtype=torch.int64)
+        self.score = torch.zeros(0, batch, dtype=torch.float64, device=device)
+        self.place = torch.zeros(0, batch, dtype=torch.int64, device=device)
 
     def offer(self, start: int, scores: Float[Tensor, "_ batch"]) -> None:
         """Keep the best of those before and of some rows from `start` on."""
@@ -461,6 +529,12 @@ def _parts(count: int, like: Tensor) -> Iterator[tuple[int, Tensor]]:
         yield start, like.new_empty(min(_ROWS_AT_ONCE, count - start), *like.shape[1:])
 
 
+def _between(rows: Int[Tensor, " _"], start: int, stop: int) -> tuple[int, int]:
+    """The places of the rows from `start` up to `stop`, which are rising."""
+    low, high = torch.searchsorted(rows, rows.new_tensor([start, stop])).tolist()
+    return low, high
+
+
 class _CoarseRows(torch.autograd.Function):
     """Coarse scores with labels as rows.
 
@@ -504,7 +578,7 @@ class _SharedPrior(torch.autograd.Function):
     def forward(ctx: Any, fine: Tensor, coarse: Tensor, head: ShardedHead) -> Tensor:
         with torch.enable_grad():
             rows = fine.detach().requires_grad_(), coarse.detach().requires_grad_()
-            value = laplacian(head._edges, *rows)
+            value = laplacian(head._tensors.edges, *rows)
             grads = torch.autograd.grad(value, rows)
         total = value.detach().clone()
         head.exchange.sum([total])

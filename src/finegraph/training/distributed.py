@@ -4,8 +4,11 @@ Every process holds the whole network, except for the rows of labels that are sh
 batch. Gradients, the number of samples they are of, and whatever else must be agreed on are summed in each step, then
 divided by the number of samples of all processes. So missing labels and uneven shares weigh as they do in one process,
 a process with nothing to do in a step takes part with zeros, and nothing can hang on a sample that another process
-lacks. Statistics of normalisation layers are averaged in
-the same exchange, so that all processes stay alike and any of them can save.
+lacks. Statistics of normalisation layers are averaged in the same exchange, so that all processes stay alike and any of
+them can save.
+
+Where labels are sharded, processes may form a grid: groups, each of which holds all labels and takes photos of its own.
+A `Ranks` is then this process among those of its group, or among those of other groups that hold the same labels.
 
 Started by `torchrun`, which sets the variables that `joined_ranks` reads and ends all processes when one dies.
 """
@@ -24,6 +27,7 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Shaped
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from finegraph.errors import JobError
 from finegraph.inference.loss.rows_loss import Exchange
@@ -34,17 +38,43 @@ _TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Ranks(Exchange):
-    """This process among those of a job; by default the only one.
+    """This process among those of a job, or of a group of them; by default the only one.
 
     Every process must make the same collective call at the same point.
 
     Attributes:
         rank: its number, from 0.
         size: how many there are.
+        group: the processes; None for all of the job.
     """
 
     rank: int = 0
     size: int = 1
+    group: dist.ProcessGroup | None = None
+
+    @classmethod
+    def of(cls, processes: dist.ProcessGroup | DeviceMesh) -> Ranks:
+        """This process among those of a process group, or of a device mesh with one dimension."""
+        group = processes.get_group() if isinstance(processes, DeviceMesh) else processes
+        return cls(dist.get_rank(group), dist.get_world_size(group), group)
+
+    def grid(self, groups: int) -> tuple[Ranks, Ranks]:
+        """Arrange all processes of the job as a grid of groups, each of as many processes.
+
+        Args:
+            groups: the number of groups; it divides the number of processes.
+
+        Returns:
+            This process among those of its group, and among those at its place in all groups.
+        """
+        if groups == 1:
+            return self, Ranks()
+        if groups == self.size:
+            return Ranks(), self
+        device = "cuda" if "nccl" in dist.get_backend_config() else "cpu"
+        with _exchange():
+            mesh = init_device_mesh(device, (groups, self.size // groups), mesh_dim_names=("data", "labels"))
+        return Ranks.of(mesh["labels"]), Ranks.of(mesh["data"])
 
     @property
     def first(self) -> bool:
@@ -57,38 +87,31 @@ class Ranks(Exchange):
 
     def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by its sum over all processes; shapes must be the same in all."""
-        if self.size > 1 and tensors:
-            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        if self.size == 1 or not tensors:
+            return
+        if len(tensors) == 1 and tensors[0].is_contiguous():  # it may be large
+            with _exchange(), torch.no_grad():
+                dist.all_reduce(tensors[0], group=self.group)
+            return
+        for own in _by_device(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in own])
             with _exchange():
-                dist.all_reduce(flat)
-            _spread(flat, tensors)
+                dist.all_reduce(flat, group=self.group)
+            _spread(flat, own)
 
     def largest(self, values: Shaped[Tensor, " ..."]) -> None:
         """Replace each number by the largest one of all processes."""
         if self.size > 1:
             with _exchange():
-                dist.all_reduce(values, dist.ReduceOp.MAX)
-
-    def all_rows(self, rows: Shaped[Tensor, "batch ..."]) -> Shaped[Tensor, "_ ..."]:
-        """The rows of all processes below each other, in all of them; each may have another number of rows.
-
-        Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.
-        """
-        if self.size == 1:
-            return rows
-        counts = torch.zeros(self.size, dtype=torch.int64)
-        counts[self.rank] = len(rows)
-        self.sum([counts])
-        result: Tensor = _AllRows.apply(rows, counts.tolist(), self)  # type: ignore[no-untyped-call]
-        return result
+                dist.all_reduce(values, dist.ReduceOp.MAX, self.group)
 
     def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by that of the first process; shapes and types must be the same in all."""
-        if self.size > 1 and tensors:
-            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        for own in _by_device(tensors) if self.size > 1 else ():
+            flat = torch.cat([tensor.reshape(-1) for tensor in own])
             with _exchange():
-                dist.broadcast(flat, 0)
-            _spread(flat, tensors)
+                dist.broadcast(flat, self._first, self.group)
+            _spread(flat, own)
 
     def any(self, flag: bool) -> bool:
         """Whether any process says yes."""
@@ -104,7 +127,7 @@ class Ranks(Exchange):
             return [value]
         values: list[Any] = [None] * self.size
         with _exchange():
-            dist.all_gather_object(values, value)
+            dist.all_gather_object(values, value, self.group)
         return values
 
     def gather_first(self, value: Any) -> list[Any] | None:
@@ -113,30 +136,27 @@ class Ranks(Exchange):
             return [value]
         values: list[Any] | None = [None] * self.size if self.first else None
         with _exchange():
-            dist.gather_object(value, values)
+            dist.gather_object(value, values, self._first, self.group)
         return values
 
     def wait(self) -> None:
         """Wait until all processes have called this."""
         if self.size > 1:
             with _exchange():
-                dist.barrier()
+                dist.barrier(self.group)
+
+    @property
+    def _first(self) -> int:
+        """The number of the first process of the group among all of the job."""
+        return 0 if self.group is None else dist.get_global_rank(self.group, 0)
 
 
-class _AllRows(torch.autograd.Function):
-    """All rows; of a gradient that all processes agree on, the part of this one."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, counts: list[int], ranks: Ranks) -> Tensor:
-        ctx.own = slice(sum(counts[: ranks.rank]), sum(counts[: ranks.rank + 1]))
-        all_rows = rows.new_zeros(sum(counts), *rows.shape[1:])
-        all_rows[ctx.own] = rows
-        ranks.sum([all_rows])
-        return all_rows
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return grads[0][ctx.own], None, None
+def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The tensors of each device; optimizers keep their count of steps on the CPU."""
+    parts: dict[torch.device, list[Tensor]] = {}
+    for tensor in tensors:
+        parts.setdefault(tensor.device, []).append(tensor)
+    return list(parts.values())
 
 
 def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:

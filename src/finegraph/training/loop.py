@@ -59,7 +59,7 @@ def train(run: Run, *, resume: bool = False) -> bool:
 def shard_folder(network: Network, path: Path, ranks: Ranks) -> ShardFolder | None:
     """The checkpoints of a network whose labels are sharded; None for others."""
     head = network.shared_head
-    return None if head is None else ShardFolder(path, head.graph, head.shard, ranks)
+    return None if head is None else ShardFolder(path, head.graph, head.shard, ranks, writes=head.groups.rank == 0)
 
 
 class _Training:
@@ -76,7 +76,9 @@ class _Training:
         self.total = self.recipe.epochs * self.per_epoch
         self.checkpoints = CheckpointFolder(run.folder.checkpoints)
         self.shards = shard_folder(run.network, run.folder.checkpoints, run.ranks)
-        self.progress = self._resume() if resume else Progress(processes=run.ranks.size)
+        shared = run.network.shared_head
+        self.groups = 1 if shared is None else shared.groups.size
+        self.progress = self._resume() if resume else Progress(processes=run.ranks.size, groups=self.groups)
         self._agree()
         self.bad_files = set(self.progress.bad_files)
         self.log = self._open_log(resume) if run.ranks.first else None
@@ -238,7 +240,7 @@ class _Training:
     def _resume(self) -> Progress:
         """Restore the last checkpoint; start from the beginning if there is none."""
         run, checkpoint = self.run, self.checkpoints.last() if self.shards is None else self.shards.last()
-        progress, notes = Progress(processes=run.ranks.size), []
+        progress, notes = Progress(processes=run.ranks.size, groups=self.groups), []
         if checkpoint is not None:
             progress = restore(run.network, self.optimizer, checkpoint.tensors, checkpoint.state, self.data)
             notes = list(checkpoint.notes)
@@ -248,7 +250,12 @@ class _Training:
                 f"before there were {progress.processes} processes, now {run.ranks.size}: the result will differ a "
                 "little from that of an unbroken run"
             )
-            progress.processes = run.ranks.size
+        elif progress.groups != self.groups:
+            notes.append(
+                f"before the processes formed {progress.groups} groups, now {self.groups}: the result will differ a "
+                "little from that of an unbroken run"
+            )
+        progress.processes, progress.groups = run.ranks.size, self.groups
         if run.ranks.first:
             for note in notes:
                 run.watcher.note(note)
@@ -264,9 +271,13 @@ class _Training:
                 "all machines have the same files, and the run folder in a place that they share"
             )
         state = {**run.network.state_dict(), **optimizer_tensors(run.network, self.optimizer)}
-        # Rows that are sharded differ between processes.
+        # Rows that are sharded differ between the processes of a group.
         parts = (state,) if self.shards is None else split_rows({f".{name}": one for name, one in state.items()})
         run.ranks.copy_first([one for one in parts[-1].values() if one.is_floating_point()])
+        if run.network.shared_head is not None:
+            for rows in parts[:-1]:
+                for one in rows.values():
+                    run.network.shared_head.groups.copy_first([one])
 
     def _open_log(self, resume: bool) -> MetricLog:
         """The log of a new run, or that of an old one up to where it continues."""

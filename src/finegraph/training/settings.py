@@ -213,6 +213,12 @@ class TrainSettings:
         False,
         "split the labels of the last layer among the processes of a job; each process holds the rows of some of them",
     )
+    shard_groups: int = _setting(
+        1,
+        "with shard_labels: the number of groups of processes; each group holds all labels and takes photos of its own",
+        free=True,
+        least=1,
+    )
     threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
     workers: int | None = _setting(
         None, "threads that decode photos; by default as many as torch has", free=True, least=1
@@ -242,6 +248,8 @@ class TrainSettings:
             raise SettingsError("laplacian: this prior ties fine to coarse weights, which a softmax head has none of")
         if self.shard_labels:
             self._check_shared()
+        elif self.shard_groups > 1:
+            raise SettingsError("shard_groups: no effect without shard_labels; set it too, or leave this one out")
 
     def _check_shared(self) -> None:
         """Raise if the labels of the last layer are to be sharded, and something else stands against it."""
@@ -311,6 +319,7 @@ _OF_ALL = (
     "best_by",
     "precision",
     "shard_labels",
+    "shard_groups",
     "checkpoint_minutes",
     "tensorboard",
 )

@@ -3,10 +3,11 @@
 The loss of a step is a sum over samples, divided by the number of samples of all processes that have any label. Chance
 within the network, such as dropout, is seeded by the step, so nothing of it has to be saved.
 
-Where processes shard the labels of the head, each computes the features of its own photos and gets those of all
-others. The loss is then that of the whole batch in every process, and its gradient for the rows of a process is there
-already; only the gradients of the network in front are summed. A process without photos takes part with no rows: every
-exchange within the loss needs all of them.
+Where processes shard the labels of the head, each computes the features of its own photos and gets those of its whole
+group, which are all processes unless there are several groups. The loss is then that of the photos of the group in each
+of its processes, and its gradient for the rows of a process is there already; it is summed over groups, and the
+gradients of the network in front over all processes. A process without photos takes part with no rows: every exchange
+within the loss needs the whole group.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss, ranking_loss
+from finegraph.inference.loss.rows_loss import Exchange
 from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import Network, laplacian_prior
 from finegraph.nn.sharded_head import ShardedHead
@@ -104,8 +106,8 @@ class Stepper:
             loss = self._loss(pixels, batch)
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        # A loss that all processes have in common counts once.
-        own = float(loss.detach()) if shared is None or self.ranks.first else 0.0
+        # A loss that the processes of a group have in common counts once.
+        own = float(loss.detach()) if shared is None or shared.exchange.rank == 0 else 0.0
         local_sums = [own, float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
         numbers = torch.tensor(local_sums, dtype=torch.float64)
         self.ranks.sum([numbers])
@@ -144,14 +146,15 @@ class Stepper:
     def _common_loss(
         self, pixels: UInt8[Tensor, "batch channel height width"] | None, batch: Batch, head: ShardedHead
     ) -> Float[Tensor, ""]:
-        """The sum of the loss over the photos of all processes, the same in each."""
+        """The sum of the loss over the photos of all processes of the group, the same in each."""
         own = head.fine.weight.new_zeros(0, head.features)
         if pixels is not None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
                 own = self._explained(self.network.scaled_features, pixels).to(head.fine.weight.dtype)
         # All processes must exchange the gradient of the features, also those that have no use for it.
-        features = self.ranks.all_rows(own if own.requires_grad else own.requires_grad_())
-        fine, kinds = all_targets(batch, head.graph, self.ranks)
+        features = head.exchange.all_rows(own if own.requires_grad else own.requires_grad_())
+        targets, photo_labels = all_targets(batch, head.graph, head.exchange)
+        fine, kinds = targets.to(self.device), {name: one.to(self.device) for name, one in photo_labels.items()}
         if not len(features):
             return features.sum()
         weight, share = kind_weight_of(head.graph, self.recipe), self.recipe.label_smoothing
@@ -181,7 +184,7 @@ class Stepper:
     def _share_gradients(self, count: float) -> None:
         """Sum gradients and average statistics over all processes; then gradients are of the mean loss.
 
-        Those of rows that are sharded are those of all photos already.
+        Those of rows that are sharded are those of all photos of the group already.
         """
         gradients, shared = [], self.network.shared_head
         rows = set() if shared is None else set(shared.parameters())
@@ -195,6 +198,8 @@ class Stepper:
                     summed.append(weight.grad)
         statistics = moving_statistics(self.network) if self.ranks.size > 1 else []
         self.ranks.sum([*summed, *statistics])
+        if shared is not None:
+            shared.sum_gradients()
         torch._foreach_div_(gradients, count)
         if statistics:
             torch._foreach_div_(statistics, float(self.ranks.size))
@@ -235,16 +240,16 @@ def observed(batch: Batch) -> Bool[Tensor, " batch"]:
 
 
 def all_targets(
-    batch: Batch, graph: LabelGraph, ranks: Ranks
+    batch: Batch, graph: LabelGraph, exchange: Exchange
 ) -> tuple[Int[Tensor, " _"], dict[str, Int[Tensor, " _"]]]:
-    """The targets of the photos of all processes, in the order of `Ranks.all_rows`; of a graph without numbers.
+    """The targets of the photos of all processes, in the order of `Exchange.all_rows`; of a graph without numbers.
 
     A process without photos does not know which kinds there are labels of, so all kinds are sent, and those without
     any label of their own are left out again.
     """
     from_fine = torch.full_like(batch.fine, FROM_FINE)
     columns = [batch.fine, *(batch.kinds.get(name, from_fine) for name in graph.kinds)]
-    table = ranks.all_rows(torch.stack(columns, dim=1))
+    table = exchange.all_rows(torch.stack(columns, dim=1))
     named = zip(graph.kinds, table[:, 1:].unbind(dim=1), strict=True)
     return table[:, 0], {name: labels for name, labels in named if bool((labels != FROM_FINE).any())}
 

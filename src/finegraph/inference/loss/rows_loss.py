@@ -47,7 +47,15 @@ _MAX_ERROR, _FEW_KINDS, _MANY_KINDS = 1e-5, 16, 32
 
 
 class Exchange:
-    """Communication between processes that share the labels; this base class serves a single process."""
+    """Communication between processes that share the labels; this base class serves a single process.
+
+    Attributes:
+        rank: the number of this process, from 0.
+        size: the number of processes.
+    """
+
+    rank: int = 0
+    size: int = 1
 
     def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by its sum over all processes."""
@@ -57,6 +65,35 @@ class Exchange:
 
     def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by that of the first process."""
+
+    def all_rows(self, rows: Shaped[Tensor, "batch ..."]) -> Shaped[Tensor, "_ ..."]:
+        """The rows of all processes below each other, in all of them; each may have another number of rows.
+
+        Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.
+        """
+        if self.size == 1:
+            return rows
+        counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
+        counts[self.rank] = len(rows)
+        self.sum([counts])
+        result: Tensor = _AllRows.apply(rows, counts.tolist(), self)  # type: ignore[no-untyped-call]
+        return result
+
+
+class _AllRows(torch.autograd.Function):
+    """All rows; of a gradient that all processes agree on, the part of this one."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int], exchange: Exchange) -> Tensor:
+        ctx.own = slice(sum(counts[: exchange.rank]), sum(counts[: exchange.rank + 1]))
+        all_rows = rows.new_zeros(sum(counts), *rows.shape[1:])
+        all_rows[ctx.own] = rows
+        exchange.sum([all_rows])
+        return all_rows
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return grads[0][ctx.own], None, None
 
 
 SINGLE_PROCESS = Exchange()
@@ -259,7 +296,8 @@ def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch co
     if not double and kinds <= _MANY_KINDS:
         sums = LabelSums(task.rows, groups, mixing, task.targets, torch.float32)
         sums.find_exponentials(*layer)
-        largest = torch.tensor([sums.largest, 0.0 if groups is None else kinds**0.5 * largest_size(groups)])
+        sizes = [sums.largest, 0.0 if groups is None else kinds**0.5 * largest_size(groups)]
+        largest = torch.tensor(sizes, device=layer.features.device)
         task.exchange.largest(largest)
         error = kinds**0.5 * float(largest.amax()) * ROUNDING if groups is not None else 0.0
         if error <= _MAX_ERROR / max(1.0, (1 + kinds) / _FEW_KINDS):

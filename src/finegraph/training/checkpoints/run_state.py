@@ -43,6 +43,7 @@ class Progress:
         best_figures: its validation metrics.
         bad_files: photos that could not be read and were reported.
         processes: how many trained.
+        groups: how many groups they formed, each with all labels; 1 if labels are not sharded.
     """
 
     step: int = 0
@@ -54,6 +55,7 @@ class Progress:
     best_figures: dict[str, float] = field(default_factory=dict)
     bad_files: list[str] = field(default_factory=list)
     processes: int = 1
+    groups: int = 1
 
 
 def data_digest(

@@ -4,12 +4,13 @@
                                     /shard-00001-of-00002.json           what the file is, and its checksum
                                     /whole.json                          the step, the graph, the state, the checksums
 
-Each process writes its own rows and no others; rows that all of them hold are written by the first. The folder has a
-temporary name until all have written and `whole.json` is there, and appears in one step: so what `checkpoint.py`
-promises holds here too. When `save` returns, the checkpoint is on the disk; nothing is removed before; a kill at any
-moment leaves the ones before it; a damaged one is passed over. A process reads the rows of its labels from the files
-that have them, which are mapped into memory: so a run continues with another number of processes. No code is loaded
-from a file. Cost: each process writes and checks its own part; reading checks all files once, in each process.
+Each process writes its own rows and no others; rows that all of them hold are written by the first. If processes form
+several groups with all labels each, those of one group write. The folder has a temporary name until all have written
+and `whole.json` is there, and appears in one step: so what `checkpoint.py` promises holds here too. When `save`
+returns, the checkpoint is on the disk; nothing is removed before; a kill at any moment leaves the ones before it; a
+damaged one is passed over. A process reads the rows of its labels from the files that have them, which are mapped into
+memory: so a run continues with another number of processes. No code is loaded from a file. Cost: each process writes
+and checks its own part; reading checks all files once, in each process.
 """
 
 from __future__ import annotations
@@ -88,13 +89,22 @@ class ShardFolder(KeptCheckpoints):
         shard: the labels of this process.
         ranks: this process among the others.
         keep: how many earlier checkpoints are kept beside the last, and beside the best, to fall back to.
+        writes: whether this process writes its rows; if there are several groups, those of one group do, the first
+            process of all among them.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], graph: LabelGraph, shard: LabelShard, ranks: Ranks, keep: int = 1
+        self,
+        path: str | os.PathLike[str],
+        graph: LabelGraph,
+        shard: LabelShard,
+        ranks: Ranks,
+        keep: int = 1,
+        *,
+        writes: bool = True,
     ) -> None:
         super().__init__(path, keep)
-        self.graph, self.shard, self.ranks = graph, shard, ranks
+        self.graph, self.shard, self.ranks, self.writes = graph, shard, ranks, writes
 
     def save(
         self,
@@ -122,6 +132,30 @@ class ShardFolder(KeptCheckpoints):
         Raises:
             CheckpointError: a file cannot be written; earlier checkpoints are untouched.
         """
+        # All must hear whether all can go on, or one would wait for ever.
+        name, temporary, fault = self.ranks.gather(self._begin(step, best) if self.ranks.first else None)[0]
+        self._refuse(step, temporary, [fault])
+        records = self.ranks.gather(self._write_own(temporary, fine, coarse, whole or {}) if self.writes else None)
+        self._refuse(step, temporary, [record for record in records if isinstance(record, str)])
+        target = self.path / str(name)
+        fault = None
+        if self.ranks.first:
+            about = {"format": FORMAT, "version": VERSION, **asdict(name), "graph": self.graph.digest}
+            written = [record for record in records if record is not None]
+            fault = _finished(temporary, target, {**about, "records": written, "state": dict(state or {})})
+        self._refuse(step, temporary, self.ranks.gather(fault))
+        if self.ranks.first:
+            self._prune()
+        return target
+
+    def _write_own(
+        self,
+        temporary: Path,
+        fine: Mapping[str, Shaped[Tensor, " ..."]],
+        coarse: Mapping[str, Shaped[Tensor, " ..."]],
+        whole: Mapping[str, Shaped[Tensor, " ..."]],
+    ) -> dict[str, Any] | str:
+        """Write the rows of this process; returns what to keep of that, or why they cannot be written."""
         shard_coarse = self.shard.coarse(self.graph)
         kept = np.ones(len(shard_coarse), bool) if self.ranks.first else _local(self.graph, self.shard, shard_coarse)
         tensors = {_FINE: torch.from_numpy(self.shard.fine), _COARSE: torch.from_numpy(shard_coarse[kept])}
@@ -132,22 +166,8 @@ class ShardFolder(KeptCheckpoints):
             for name, values in coarse.items()
         }
         if self.ranks.first:
-            tensors |= {f"{_ALL}{name}": values for name, values in (whole or {}).items()}
-        # All must hear whether all can go on, or one would wait for ever.
-        name, temporary, fault = self.ranks.gather(self._begin(step, best) if self.ranks.first else None)[0]
-        self._refuse(step, temporary, [fault])
-        file = f"shard-{self.shard.rank + 1:05d}-of-{self.shard.size:05d}"
-        records = self.ranks.gather(_written(temporary, file, tensors))
-        self._refuse(step, temporary, [record for record in records if isinstance(record, str)])
-        target = self.path / str(name)
-        fault = None
-        if self.ranks.first:
-            about = {"format": FORMAT, "version": VERSION, **asdict(name), "graph": self.graph.digest}
-            fault = _finished(temporary, target, {**about, "records": records, "state": dict(state or {})})
-        self._refuse(step, temporary, self.ranks.gather(fault))
-        if self.ranks.first:
-            self._prune()
-        return target
+            tensors |= {f"{_ALL}{name}": values for name, values in whole.items()}
+        return _written(temporary, f"shard-{self.shard.rank + 1:05d}-of-{self.shard.size:05d}", tensors)
 
     def last(self) -> ShardState | None:
         """The rows of this process from the last checkpoint, or the newest that is whole; None without any.

@@ -3,11 +3,11 @@
 Each process makes the rows of its own labels; a whole head is nowhere while the network is trained. A head that is
 fitted to features, to start from or again after an epoch, is fitted in the first process, which sends the rows; and at
 the end the first one collects all rows for the model folder. So for these the whole head has to fit there.
+
+Processes may form several groups (`shard_groups`), each of which holds all labels and takes photos of its own.
 """
 
 from __future__ import annotations
-
-import torch
 
 from finegraph.errors import InputError, SettingsError
 from finegraph.graph import LabelGraph
@@ -30,7 +30,7 @@ def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> No
         ranks: this process among the others; all of them refuse.
 
     Raises:
-        SettingsError: the graph has numbers or too few labels, or the network is not on a CPU.
+        SettingsError: the graph has numbers or too few labels, or the processes cannot form these groups.
     """
     if graph.numbers:
         few = ", ".join(graph.numbers[:_MAX_NAMES]) + (", ..." if len(graph.numbers) > _MAX_NAMES else "")
@@ -38,20 +38,27 @@ def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> No
             f"shard_labels: a head with numbers cannot be sharded, and the graph has {few}; use kinds to leave them "
             "out, or leave out shard_labels"
         )
-    if settings.device != "cpu" and (settings.device != "auto" or torch.cuda.is_available()):
+    groups = settings.shard_groups
+    if ranks.size % groups:
         raise SettingsError(
-            "shard_labels: labels are sharded over processes that compute on CPUs; set device to cpu, or leave out "
-            "shard_labels"
+            f"shard_groups: {ranks.size} processes cannot form {groups} groups of the same size; start a multiple of "
+            f"{groups} processes, or set shard_groups to a divisor of {ranks.size}"
         )
     try:
-        for rank in range(ranks.size):
-            label_shard(graph, rank, ranks.size)
+        for rank in range(ranks.size // groups):
+            label_shard(graph, rank, ranks.size // groups)
     except InputError as error:
         raise SettingsError(f"shard_labels: {error}") from error
 
 
-def head_part(graph: LabelGraph, ranks: Ranks, backbone: Backbone) -> ShardedHead:
+def head_part(graph: LabelGraph, ranks: Ranks, groups: int, backbone: Backbone) -> ShardedHead:
     """The rows of a new head that this process holds.
+
+    Args:
+        graph: the label graph.
+        ranks: this process among the others.
+        groups: how many groups they form.
+        backbone: the network in front.
 
     Raises:
         SettingsError: the network has auxiliary branches.
@@ -61,7 +68,8 @@ def head_part(graph: LabelGraph, ranks: Ranks, backbone: Backbone) -> ShardedHea
             "shard_labels: auxiliary branches have heads of their own, which cannot be sharded; set auxiliary to "
             "false, or leave out shard_labels"
         )
-    return ShardedHead(backbone.feature_size, graph, ranks, rank=ranks.rank, size=ranks.size)
+    own, others = ranks.grid(groups)
+    return ShardedHead(backbone.feature_size, graph, own, groups=others)
 
 
 def share_fitted(network: Network, head: ShardedHead, ranks: Ranks) -> None:

@@ -201,7 +201,7 @@ def make_network(settings: TrainSettings, graph: LabelGraph, ranks: Ranks | None
         dropout=settings.dropout,
         # With a fitted head new layers are not trained, and untrained auxiliary heads would only disturb.
         auxiliary=settings.tune == "all" and settings.auxiliary and settings.numbers().start == "new",
-        make_head=partial(head_part, graph, ranks or Ranks()) if share else None,
+        make_head=partial(head_part, graph, ranks or Ranks(), settings.shard_groups) if share else None,
     )
 
 

@@ -67,7 +67,7 @@ class Tally:
         kinds: Mapping[str, Int[Tensor, " batch"]],
     ) -> None:
         """The same for a head whose labels are sharded; all processes call it with the same photos."""
-        best = head.top(features, 1).label[:, 0]
+        fine, best = fine.to(features.device), head.top(features, 1).label[:, 0]
         with torch.no_grad():
             surprise = head.loss(features, fine, kind_weights=0.0, reduction="none", ignore_index=MISSING)
         log_probs = head.all_kind_log_probs(features, head.graph.kinds)
@@ -140,7 +140,7 @@ def validate(
         if network.shared_head is None:
             work.look(numbers)
         else:
-            work.look_together(numbers, network.shared_head, ranks)
+            work.look_together(numbers, network.shared_head)
         if stop():
             return None
     gathered = ranks.gather((work.bad, work.odd))
@@ -182,8 +182,8 @@ class _Work:
             self.tally.add(batch.posterior, self.fine[read], self._kinds_of(read), measured)
             self._note_odd(bool(self.tally.numbers.isfinite().all()), read)
 
-    def look_together(self, numbers: Sequence[int], head: ShardedHead, ranks: Ranks) -> None:
-        """Judge the answers to the photos of all processes, which answer together; the first one counts."""
+    def look_together(self, numbers: Sequence[int], head: ShardedHead) -> None:
+        """Judge the answers to the photos of a group of processes, which answer together; its first one counts."""
         weight = head.fine.weight
         found, read = [weight.new_zeros(0, head.features)], list[int]()
         photos = [self.inputs[number] for number in numbers]
@@ -194,8 +194,9 @@ class _Work:
         with torch.no_grad():
             features = self.network.scaled(torch.cat(found))
         self._note_odd(bool(features.isfinite().all()), read)
-        rows, place = ranks.all_rows(features), ranks.all_rows(torch.tensor(read, dtype=torch.int64))
-        tally = self.tally if ranks.first else Tally(self.network.graph.kinds)
+        rows = head.exchange.all_rows(features)
+        place = head.exchange.all_rows(torch.tensor(read, dtype=torch.int64))
+        tally = self.tally if head.exchange.rank == 0 else Tally(self.network.graph.kinds)
         if len(rows):
             tally.add_shared(head, rows, self.fine[place], self._kinds_of(place))
 
