@@ -20,7 +20,11 @@ from reference.random_numbers import random_potential, with_numbers
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-PARTS = [range(12), *(pytest.param(range(n, n + 247), marks=pytest.mark.deep) for n in range(12, 1000, 247))]
+PARTS = [
+    range(12),
+    pytest.param(range(12, 120), marks=pytest.mark.deep),
+    *(pytest.param(range(n, n + 220), marks=pytest.mark.slow) for n in range(120, 1000, 220)),
+]
 
 
 class Sample:

@@ -18,7 +18,11 @@ from reference.random_numbers import random_potential, with_numbers
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-PARTS = [range(24), *(pytest.param(range(n, n + 122), marks=pytest.mark.deep) for n in range(24, 390, 122))]
+PARTS = [
+    range(24),
+    pytest.param(range(24, 120), marks=pytest.mark.deep),
+    *(pytest.param(range(n, n + 135), marks=pytest.mark.slow) for n in range(120, 390, 135)),
+]
 
 
 STEP = 2.0**-11

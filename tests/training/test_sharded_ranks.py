@@ -45,6 +45,7 @@ def finished(words):
     return lines(job.stdout)
 
 
+@pytest.mark.slow  # test_typed_shards.py kills a process of `finegraph train`; this is the loop of the example
 def test_a_killed_process_ends_all_and_any_number_goes_on(tmp_path):
     broken = subprocess.Popen(
         command(3, tmp_path / "shards", "--steps", "100000"),

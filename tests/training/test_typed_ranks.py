@@ -1,15 +1,20 @@
 """Commands as typed under torchrun: 1, 2 and 3 processes answer and learn the same, and faults are told once."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import tiny
 import torch
 from safetensors.torch import load_file
+
+from finegraph.cli.main import run as finegraph
 
 SCRIPT = Path(__file__).parent / "typed_tiny.py"
 
@@ -29,15 +34,36 @@ def typed(processes, *words, **variables):
     return subprocess.run(command(processes, *words), env=around, capture_output=True, text=True, timeout=180)
 
 
-def answer(processes, *words, **variables):
-    """The JSON of a command that comes to its end; one process speaks."""
-    done = typed(processes, *words, "--json", **variables)
+def answer(processes, *words, cache=None):
+    """The JSON of a command that comes to its end; one process speaks. One process alone is this one.
+
+    Args:
+        processes: how many processes carry it out.
+        words: the command.
+        cache: a folder in which each process has a cache of its own, as on machines that share no disk.
+    """
+    if processes == 1:
+        return answer_here(*words, cache=None if cache is None else cache / "0")
+    own = {} if cache is None else {"TINY_OWN_CACHES": str(cache)}  # typed_tiny.py adds the number of the process
+    done = typed(processes, *words, "--json", **own)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
 
+def answer_here(*words, cache=None):
+    """The JSON of a command that this process carries out, without checks of shapes, as the others."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        if cache is not None:
+            patch.setenv("FINEGRAPH_CACHE", str(cache))
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        assert finegraph([*map(str, words), "--json"]) == 0, said.getvalue()
+    return json.loads(said.getvalue())
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
+    tiny.register()
     return tiny.make_photos(tmp_path_factory.mktemp("photos"), per_class=4, val=2)
 
 
@@ -46,7 +72,7 @@ def run(photos, tmp_path_factory):
     """A head that one process tuned."""
     folder = tmp_path_factory.mktemp("runs") / "head"
     words = ("--graph", photos.parent / "graph.csv", "--network", "tiny", "--weights", "none", "--no-report")
-    answer(1, "train", photos, *words, "--run", folder, FINEGRAPH_CACHE=str(folder.parent / "cache"))
+    answer(1, "train", photos, *words, "--run", folder, cache=folder.parent / "cache")
     return folder
 
 
@@ -60,9 +86,8 @@ def test_predictions_do_not_depend_on_the_number_of_processes(run, photos, tmp_p
     one = answer(1, "predict", run, *words, "--csv", tmp_path / "1.csv")
     assert len(one["photos"]) == 30
     assert [bad["photo"] for bad in one["bad"]] == [str(tmp_path / "bad.png")]
-    for processes in (2, 3):
-        assert answer(processes, "predict", run, *words, "--csv", tmp_path / f"{processes}.csv") == one
-        assert (tmp_path / f"{processes}.csv").read_bytes() == (tmp_path / "1.csv").read_bytes()
+    assert answer(2, "predict", run, *words, "--csv", tmp_path / "2.csv") == one
+    assert (tmp_path / "2.csv").read_bytes() == (tmp_path / "1.csv").read_bytes()
     few = answer(3, "predict", run, *some)  # one process has nothing to do
     assert few == answer(1, "predict", run, *some)
 
@@ -76,7 +101,7 @@ def test_a_fault_is_told_once_and_by_name(run, photos, tmp_path):
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[0]}:") == 1
     done = typed(2, "predict", run, sorted(photos.parent.glob("*.png"))[0], *bad[2:])  # both are missing
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[2]}:") == 1
-    done = typed(3, "predict", run, photos.parent, "--given", "color=red")
+    done = typed(2, "predict", run, photos.parent, "--given", "color=red")
     assert done.stderr.count("error:") == done.stderr.count("unknown kind 'color'") == 1
 
 
@@ -92,11 +117,6 @@ def whole(photos, tmp_path_factory):
     return folder
 
 
-def caches(folder):
-    """A cache for each process, as on machines that share no disk: typed_tiny.py adds the number of the process."""
-    return {"TINY_OWN_CACHES": str(folder)}
-
-
 @pytest.mark.parametrize("tuned", ["run", "whole"])
 def test_evaluations_do_not_depend_on_the_number_of_processes(request, photos, tmp_path, tuned):
     model = request.getfixturevalue(tuned)
@@ -108,7 +128,7 @@ def test_evaluations_do_not_depend_on_the_number_of_processes(request, photos, t
     bad.write_text("\n".join([rows[0], moved[0], f"bad.png,{moved[0].split(',')[1]},val,", *moved[1:]]) + "\n")
     words = ("evaluate", model, "--data", bad, "--split", "val", "--retrieval", "--on-bad-file", "skip")
     found = [
-        answer(processes, *words, "--name", f"ranks-{processes}", **caches(tmp_path / str(processes)))
+        answer(processes, *words, "--name", f"ranks-{processes}", cache=tmp_path / str(processes))
         for processes in (1, 2)
     ]
     for one in found:
@@ -121,21 +141,21 @@ def test_evaluations_do_not_depend_on_the_number_of_processes(request, photos, t
         assert min(each) > 0  # both computed features
 
 
-@pytest.mark.parametrize("tuned", ["run", "whole"])
+@pytest.mark.parametrize("tuned", ["run", pytest.param("whole", marks=pytest.mark.slow)])
 def test_an_index_is_made_and_added_to_by_all_processes(request, photos, tmp_path, tuned):
     model = request.getfixturevalue(tuned)
     every = sorted(photos.parent.glob("*.png"))
     (tmp_path / "bad.png").write_bytes(b"no photo")
     reports, hits = [], []
     for processes in (1, 2):
-        index, own = tmp_path / f"index-{processes}", caches(tmp_path / str(processes))
-        made = answer(processes, "index", model, *every[:9], "-o", index, **own)
+        index, cache = tmp_path / f"index-{processes}", tmp_path / str(processes)
+        made = answer(processes, "index", model, *every[:9], "-o", index, cache=cache)
         skipped = ("--on-bad-file", "skip")
-        added = answer(processes, "index", "add", index, *every[5:], tmp_path / "bad.png", *skipped, **own)
+        added = answer(processes, "index", "add", index, *every[5:], tmp_path / "bad.png", *skipped, cache=cache)
         reports.append(
             [{k: v for k, v in one.items() if "seconds" not in k and k != "folder"} for one in (made, added)]
         )
-        found = answer(1, "search", index, every[3], **own)
+        found = answer(1, "search", index, every[3], cache=cache)
         hits.append(json.loads(json.dumps(found).replace(str(index), "")))
     assert reports[0] == reports[1]
     assert (reports[1][0]["added"], reports[1][1]["added"], reports[1][1]["unchanged"]) == (9, len(every) - 9, 4)
@@ -154,7 +174,7 @@ def test_a_photo_that_cannot_be_read_ends_an_index_of_several_processes_once(run
 
 def test_a_head_is_tuned_by_machines_that_share_no_disk(run, photos, tmp_path):
     words = ("--graph", photos.parent / "graph.csv", "--network", "tiny", "--weights", "none", "--no-report")
-    answer(2, "train", photos, *words, "--run-folder", tmp_path / "two", **caches(tmp_path / "caches"))
+    answer(2, "train", photos, *words, "--run-folder", tmp_path / "two", cache=tmp_path / "caches")
     one, two = (load_file(folder / "model" / "model.safetensors") for folder in (run, tmp_path / "two"))
     assert one.keys() == two.keys()
     for name, weight in one.items():
