@@ -128,7 +128,9 @@ def assert_alike(one, two, tolerance):
         torch.testing.assert_close(values, others[name], rtol=max(tolerance, 2e-7), atol=max(tolerance, 1e-7), msg=name)
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "processes", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_processes_that_share_labels_learn_what_one_does(runs, photos, processes):
     run = runs(f"short {processes}", processes, *SHORT, "--shard-labels")
     assert_alike(run, runs("short", 1, *SHORT), 1e-9)

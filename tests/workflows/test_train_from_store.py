@@ -51,7 +51,7 @@ def label_photos(place, shown=ROUND):
 
 def settings(folder, graph, **more):
     own = {"data": str(folder / "images.csv"), "graph": str(graph), "network": "tiny", "weights": "none"}
-    return TrainSettings(**own, **more)
+    return TrainSettings(**{**own, "fit": "prototypes", **more})
 
 
 def weights(run):
@@ -93,9 +93,9 @@ def test_labels_of_single_photos_are_those_of_a_manifest(folder, tmp_path):
     lines = [f"{folder / line},{ROUND.get(line.partition(',')[0], '')}" for line in lines]
     (tmp_path / "images.csv").write_text("\n".join([f"{head},shape", *lines]) + "\n")
     watcher = Silent()
-    train_run(settings(folder, place), watcher, run=tmp_path / "store")
+    train_run(settings(folder, place, fit="auto"), watcher, run=tmp_path / "store")
     by_file = TrainSettings(
-        **{**settings(folder, tmp_path / "menu.csv").to_dict(), "data": str(tmp_path / "images.csv")}
+        **{**settings(folder, tmp_path / "menu.csv", fit="auto").to_dict(), "data": str(tmp_path / "images.csv")}
     )
     train_run(by_file, Silent(), run=tmp_path / "file")
     assert same_weights(tmp_path / "file", tmp_path / "store")
@@ -143,7 +143,7 @@ def test_a_run_is_evaluated_and_used_when_the_store_is_gone(folder, tmp_path):
 def test_a_run_goes_on_with_the_labels_it_began_with(folder, tmp_path):
     place = make_store(tmp_path / "menu.db", folder)
     label_photos(place)
-    whole = {"tune": "all", "epochs": 2, "batch_size": 8}
+    whole = {"tune": "all", "fit": "auto", "epochs": 2, "batch_size": 8}
     train_run(settings(folder, place, **whole), Silent(), run=tmp_path / "straight")
     stopped = train_run(settings(folder, place, **whole), Silent(stop_at=3), run=tmp_path / "broken")
     assert not stopped.finished
@@ -160,7 +160,7 @@ def test_no_password_is_written_into_a_run(folder, tmp_path, postgres):
     label_photos(url)
     secret = url.replace("tests@", "tests:hush-hush@") + "&sslpassword=hush-hush"
     assert is_store(secret)
-    train_run(settings(folder, secret), Silent(), run=tmp_path / "run")
+    train_run(settings(folder, secret, fit="auto"), Silent(), run=tmp_path / "run")
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert (tmp_path / "run" / "labels.json") in files
     assert [path.name for path in files if b"hush" in path.read_bytes()] == []

@@ -28,6 +28,7 @@ def manifest(tmp_path_factory):
 def settings(manifest, **more):
     """Without what the columns of the manifest say, so that there is no graph at all."""
     given = {"data": str(manifest), "network": "tiny", "weights": "none", "kinds": (), "photo_labels": "ignore"}
+    given["fit"] = "prototypes"
     return TrainSettings(**{**given, **more})
 
 
@@ -96,7 +97,7 @@ def test_cells_that_are_learnt_while_a_network_is_trained_go_on_to_the_same_mode
         learn=("cells",),
         fit="descent",
         tune="all",
-        epochs=3,
+        epochs=2,
         batch_size=8,
         lr=0.05,
         workers=1,
