@@ -20,6 +20,9 @@ _FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Two processes fewer, and what they tell each other.
+    "--in-process-gpu",
+    "--enable-features=NetworkServiceInProcess2",
 ]
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _LOCAL = {"127.0.0.1", "localhost", ""}

@@ -14,6 +14,7 @@ import shape_checks
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
     shape_checks.install()
 
+gc.disable()  # until all is imported and collected, which makes no garbage to speak of
 pytest_plugins = ["browser", "postgres_server"]
 
 torch.set_num_threads(int(os.environ.get("FINEGRAPH_TEST_THREADS", "1")))  # `make test-cpu` says 2 as well
@@ -68,6 +69,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ def running(classifier, *, index=None, decoding=None, security=None, **settings)
     """A server of a classifier; gives its address, its state, and a client."""
     settings = ServeSettings(
         **{"model": Path("model"), "threads": 2, **settings},
-        decoding=decoding or DecodingSettings(workers=2),
+        decoding=decoding or DecodingSettings(workers=1),
         security=security or Security(),
     )
     state = ServerState(settings, ServedModel(classifier, "menu"), index)

@@ -18,7 +18,7 @@ import beartype
 import jaxtyping
 from jaxtyping import AbstractArray
 
-CALLS_CHECKED = 10
+CALLS_CHECKED = 3
 """How many calls of a function are checked in a test."""
 
 TYPES_ARE_CHECKED = ("finegraph.inference.", "finegraph.nn.")
@@ -64,13 +64,17 @@ def check_first_calls(*, typechecker):
             return found  # it is made anew by each call of the function around it, which is checked
         if not found.__module__.startswith(TYPES_ARE_CHECKED) and not any(map(has_shape, hints(found).values())):
             return found
-        return limited(found, _jaxtyped(found, typechecker=typechecker))
+        return limited(found, functools.cache(lambda: _jaxtyped(found, typechecker=typechecker)))
 
     return decorate
 
 
-def limited(found, checked):
-    """A function that is checked in its first calls in a test."""
+def limited(found, make_checked):
+    """A function that is checked in its first calls in a test.
+
+    What checks it is made at the first call: that takes milliseconds, and a process that runs some of the tests calls
+    some of the functions.
+    """
     left = CALLS_CHECKED
 
     def check_again():
@@ -85,7 +89,7 @@ def limited(found, checked):
         if left == CALLS_CHECKED:
             _called.append(check_again)
         left -= 1
-        return checked(*args, **kwargs)
+        return make_checked()(*args, **kwargs)
 
     return call
 

@@ -11,6 +11,9 @@ from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.serve.answer_text import percent
 from finegraph.web.serve.answering import ServedModel
 
+FORMS = ["phone", pytest.param("page", marks=pytest.mark.slow)]
+"""Fixtures for what is the same code on both: what the page says and does, not where it stands."""
+
 
 def open_page(page, server):
     page.goto(server.address)

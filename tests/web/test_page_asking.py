@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from page_steps import choose, expected, open_page, settle, shown
+from page_steps import FORMS, choose, expected, open_page, settle, shown
 from PIL import Image
 
 import tiny_classifier as tiny
@@ -60,7 +60,7 @@ def ask_until(page, server, wanted):
     return content, asked, asked[before[0]]
 
 
-@pytest.mark.parametrize("form", ["page", "phone"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("binary", [False, True])
 def test_the_question_that_helps_most_is_asked_and_its_answer_counts(request, server, form, binary):
     page = request.getfixturevalue(form)
@@ -126,7 +126,7 @@ def surprising(server):
     raise AssertionError("nothing contradicts any photo")
 
 
-@pytest.mark.parametrize("form", ["page", "phone"])
+@pytest.mark.parametrize("form", FORMS)
 def test_evidence_that_contradicts_the_photo_is_said_to_and_nothing_is_sure(request, server, form):
     page = request.getfixturevalue(form)
     content, kind, label, likely = surprising(server)
@@ -175,7 +175,7 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     assert photos.count() == 12
 
 
-@pytest.mark.parametrize("form", ["page", "phone"])
+@pytest.mark.parametrize("form", FORMS)
 def test_a_photo_that_is_in_the_index_is_said_to_be(request, server, form):
     page = request.getfixturevalue(form)
     copies = [{"label": "<i>mapo</i> tofu", "guess": None}, {"label": None, "guess": "ramen"}]

@@ -4,7 +4,7 @@ import base64
 import io
 
 import pytest
-from page_steps import another_model, choose, expected, expected_of, open_page, settle, shown
+from page_steps import FORMS, another_model, choose, expected, expected_of, open_page, settle, shown
 from PIL import Image
 
 import tiny_classifier as tiny
@@ -71,7 +71,7 @@ def test_evidence_changes_the_answer_to_what_given_says(page, server):
     assert shown(page) == expected(server, content)
 
 
-@pytest.mark.parametrize("form", ["page", "phone"])
+@pytest.mark.parametrize("form", FORMS)
 def test_yes_no_and_unknown_are_choices_that_one_sees(request, server, form):
     page = request.getfixturevalue(form)
     content = photo_bytes(3)
@@ -346,7 +346,7 @@ def test_names_with_html_are_shown_as_text(page, faults):
             assert headings == ["<b>dish</b>", "place"]
 
 
-FORMS = [
+HOSTILE_NAMES = [
     "<script>window.hit=1</script>",
     "<img src=x onerror=window.hit=1>",
     "'\"><svg onload=window.hit=1>",
@@ -365,10 +365,10 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("form", ["page", "phone"])
+@pytest.mark.parametrize("form", FORMS)
 def test_three_hundred_hostile_names_are_text_and_push_nothing_aside(request, faults, form):
-    names = [f"{kind} {number}" for number in range(20) for kind in FORMS]
-    table = {name: {f"kind {FORMS[0]}": names[-number - 1], "place": name} for number, name in enumerate(names)}
+    names = [f"{kind} {number}" for number in range(20) for kind in HOSTILE_NAMES]
+    table = {name: {f"kind {HOSTILE_NAMES[0]}": names[-number - 1], "place": name} for number, name in enumerate(names)}
     page = request.getfixturevalue(form)
     with pytest.MonkeyPatch.context() as patch:
         tiny.register(patch)
@@ -379,7 +379,7 @@ def test_three_hundred_hostile_names_are_text_and_push_nothing_aside(request, fa
             choose(page, content, name="<img src=x onerror=window.hit=1>\u202e.png")
             wanted = [label for label, _ in expected(server, content)]
             assert page.locator("#top .name").evaluate_all("all => all.map((one) => one.textContent)") == wanted
-            for number, name in enumerate(FORMS):
+            for number, name in enumerate(HOSTILE_NAMES):
                 label = f"{name} {number}"  # all that hold its beginning are listed, also where it is very long
                 box = page.get_by_role("combobox", name="Find a place")
                 box.fill(label)

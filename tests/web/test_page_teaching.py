@@ -16,10 +16,12 @@ from taught_classifier import fitted, photo_of
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+ON_SCREENS = ["phone", pytest.param("desktop", marks=pytest.mark.slow)]
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
+    """A server that takes lessons. In every test it comes before the page, which asks until its end."""
     tiny.register(monkeypatch)
     fitted().save(tmp_path / "model")
     with running(fg.load(tmp_path / "model"), teach=True) as found:
@@ -38,8 +40,8 @@ def _picture_of(page, name):
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_a_label_of_the_list_and_undo(page, server, photo, screen):
+@pytest.mark.parametrize("screen", ON_SCREENS)
+def test_a_label_of_the_list_and_undo(server, page, photo, screen):
     page.set_viewport_size(SCREENS[screen])
     open_page(page, server)
     choose(page, photo)
@@ -70,8 +72,8 @@ def test_a_label_of_the_list_and_undo(page, server, photo, screen):
     teach.get_by_role("button", name="No, this is").wait_for()
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
+@pytest.mark.parametrize("screen", ON_SCREENS)
+def test_a_new_label_with_its_coarse_labels(server, page, photo, screen):
     page.set_viewport_size(SCREENS[screen])
     open_page(page, server)
     choose(page, photo)
@@ -104,7 +106,7 @@ def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
     )
 
 
-def test_the_name_of_the_person_is_recorded_after_yes_too(page, server, photo):
+def test_the_name_of_the_person_is_recorded_after_yes_too(server, page, photo):
     open_page(page, server)
     choose(page, photo)
     teach = page.locator("#teach")
@@ -114,7 +116,7 @@ def test_the_name_of_the_person_is_recorded_after_yes_too(page, server, photo):
     assert [lesson.person for lesson in fg.load(server.folder).lessons] == ["Ada"]
 
 
-def test_the_name_lasts_where_the_browser_keeps_nothing(page, server, photo):
+def test_the_name_lasts_where_the_browser_keeps_nothing(server, page, photo):
     page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });")
     open_page(page, server)
     choose(page, photo)
@@ -125,7 +127,7 @@ def test_the_name_lasts_where_the_browser_keeps_nothing(page, server, photo):
     assert [lesson.person for lesson in fg.load(server.folder).lessons] == ["Ada"]
 
 
-def test_the_page_shows_what_predict_says_of_the_label_and_its_relatives(page, server, photo):
+def test_the_page_shows_what_predict_says_of_the_label_and_its_relatives(server, page, photo):
     chances = []
     open_page(page, server)
     choose(page, photo)
@@ -180,9 +182,10 @@ def test_a_new_label_without_the_photo_and_with_values(page, tmp_path, monkeypat
         model = fg.load(tmp_path / "model")
         assert model.lessons[0].photos == ()
         assert (model.graph.number("price").values[-1], model.graph.number("price").spreads[-1]) == (12.5, 1.5)
+        page.goto("about:blank")  # it asks again and again
 
 
-def test_what_is_refused_is_said_and_the_form_stays(page, server, photo, faults):
+def test_what_is_refused_is_said_and_the_form_stays(server, page, photo, faults):
     open_page(page, server)
     choose(page, photo)
     teach = page.locator("#teach")
@@ -205,7 +208,7 @@ def test_a_page_of_a_server_that_takes_no_lessons_offers_none(page, tmp_path, mo
         assert page.locator("#teach").is_hidden()
 
 
-def test_names_are_text_and_nothing_else(page, server, photo):
+def test_names_are_text_and_nothing_else(server, page, photo):
     odd = '<img src=x onerror="document.title=1">'
     fg.load(server.folder).teach(odd, [photo_of(9, 0)], parents={"dish": odd}, person=odd)
     open_page(page, server)
@@ -215,7 +218,7 @@ def test_names_are_text_and_nothing_else(page, server, photo):
     assert page.title() == "finegraph"
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", ON_SCREENS)
 def test_photos_to_label_come_one_after_the_other(page, tmp_path, monkeypatch, screen):
     tiny.register(monkeypatch)
     model = fitted()

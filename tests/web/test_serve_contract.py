@@ -2,13 +2,6 @@
 
 import hypothesis
 import pytest
-import schemathesis
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 import tiny_classifier as tiny
 from finegraph.model import PhotoClassifier
@@ -16,13 +9,6 @@ from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import make_index
 from serving import files, photo_bytes, running
-
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -65,6 +51,8 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def description(server):
+    import schemathesis  # takes seconds, which processes that run other tests need not wait
+
     return schemathesis.openapi.from_url(f"{server.address}/openapi.json")
 
 
@@ -85,6 +73,16 @@ def test_answers_to_what_does_not_fit_are_as_described(description, method, path
 
 def explore(operation, mode, examples):
     """Send what fits the description, or what does not, and check the answers."""
+    import schemathesis
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    held_to = [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
     cases = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
 
     @hypothesis.given(case=cases)
@@ -96,7 +94,7 @@ def explore(operation, mode, examples):
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     def send(case):
-        case.call_and_validate(checks=CHECKS)
+        case.call_and_validate(checks=held_to)
 
     send()
 

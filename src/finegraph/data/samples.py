@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from finegraph.errors import DataError, unknown_name
-from finegraph.graph.formats.column_types import NumberType
+
+if TYPE_CHECKING:
+    from finegraph.graph.formats.column_types import NumberType
 
 
 class Box(NamedTuple):
