@@ -2,6 +2,7 @@
 
     python benchmarks/structure.py --data grocery:FOLDER --parts cells wrong sure
     python benchmarks/structure.py --parts cells wrong groups             on the small drawn menu, which is drawn first
+    python benchmarks/structure.py --parts groups --seed 6 7 8 9 10 --draws 1     on several menus, one draw of each
     python benchmarks/structure.py --parts tree                           on drawn classes with a known tree; no photos
 
 Draws of photos and of cells are paired: everything that is compared sees the same. Intervals are Student's t over the
@@ -62,25 +63,31 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rows: Rows = {}
     if set(options.parts) - {"tree"}:
-        graph, train, test = _photos(options)
-        for draw in range(options.draws):
-            random = np.random.default_rng(draw)
-            x, y = _drawn(train, len(graph), options.photos, random)
-            if "cells" in options.parts:
-                _cells(rows, graph, x, y, test, random)
-            if "wrong" in options.parts:
-                _wrong(rows, graph, x, y, random)
-            if "sure" in options.parts:
-                _sure(rows, graph.only([]), x, y, test)
-            if "groups" in options.parts:
-                for count in (3, 0):
-                    part = _drawn(train, len(graph), count, np.random.default_rng(draw)) if count else train
-                    if count or not draw:  # all photos are one draw
-                        _groups(rows, graph, *part, options.kind, f"{count or 'all'} photos")
+        for seed in options.seed[:1] if options.data else options.seed:
+            _photo_parts(rows, options, seed)
     if "tree" in options.parts:
         for draw in range(options.draws):
             _tree(rows, draw)
     _print(options, rows)
+
+
+def _photo_parts(rows: Rows, options: argparse.Namespace, seed: int) -> None:
+    """The parts that look at photos: those that were given, or those of the menu of a seed."""
+    graph, train, test = _photos(options, seed)
+    for draw in range(options.draws):
+        random = np.random.default_rng(draw)
+        x, y = _drawn(train, len(graph), options.photos, random)
+        if "cells" in options.parts:
+            _cells(rows, graph, x, y, test, random)
+        if "wrong" in options.parts:
+            _wrong(rows, graph, x, y, random)
+        if "sure" in options.parts:
+            _sure(rows, graph.only([]), x, y, test)
+        if "groups" in options.parts:
+            for count in (3, 0):
+                part = _drawn(train, len(graph), count, np.random.default_rng(draw)) if count else train
+                if count or not draw:  # all photos are one draw
+                    _groups(rows, graph, *part, options.kind, f"{count or 'all'} photos")
 
 
 def _add(rows: Rows, name: str, value: float) -> None:
@@ -167,13 +174,18 @@ def _wrong(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, rand
     given, places = spoilt(graph, 0.05, random)
     fit = fit_prototypes(x, y, given)
     statistics = ClassStatistics.of_fit(fit, x, y)
-    _add(rows, "wrong: how many cells are wrong", sum(int(one.sum()) for one in places.values()))
+    count = sum(int(one.sum()) for one in places.values())
+    share = count / sum(int((~given.kind(name).unknown).sum()) for name in given.kinds)
+    _add(rows, "wrong: how many cells are wrong", count)
+    _add(rows, "wrong: share of cells that are wrong %", 100 * share)
     for words, clues in (("all clues", CLUES), ("without names", WITHOUT_NAMES)):
         learnt = learn_cells(given, statistics.counts, statistics.means, statistics.variances, clues=clues)
         doubtful = [cell for cell in learnt.cells() if cell.table is not None][:20]
         found = sum(bool(places[cell.kind][graph.fine_index(cell.fine)]) for cell in doubtful)
         _add(rows, f"wrong: of the 20 most doubtful, {words}", found)
         _add(rows, f"wrong: estimated share of wrong cells, {words} %", 100 * learnt.error)
+        low, high = learnt.error_range
+        _add(rows, f"wrong: how often the share is in its range, {words} %", 100 * (low <= share <= high))
 
 
 # ---- groups ----------------------------------------------------------------------------------------------------------
@@ -285,10 +297,10 @@ def _with_siblings(groups: np.ndarray, truth: np.ndarray) -> float:
 # ---- photos ----------------------------------------------------------------------------------------------------------
 
 
-def _photos(options: argparse.Namespace) -> tuple[LabelGraph, Part, Part]:
+def _photos(options: argparse.Namespace, seed: int) -> tuple[LabelGraph, Part, Part]:
     """The graph, and features with fine labels of both splits."""
     if options.data is None:
-        menu = write_menu(options.menu, "small", seed=options.seed, workers=1)
+        menu = write_menu(f"{options.menu}-{seed}", "small", seed=seed, workers=1)
         data, graph = menu.manifest, LabelGraph.read(menu.graph)
     else:
         data, graph = options.data, source_graph(options.data)
@@ -311,8 +323,10 @@ def _drawn(train: Part, fine_count: int, photos: int, random: np.random.Generato
 
 
 def _print(options: argparse.Namespace, rows: Rows) -> None:
+    seeds = " ".join(map(str, options.seed))
     title = (
-        f"{options.data or 'the small menu'}: {options.photos} photos per class, {options.draws} draws, {options.on}"
+        f"{options.data or f'small menus of seeds {seeds}'}: {options.photos} photos per class, {options.draws} draws, "
+        f"{options.on}"
     )
     table = Table("what", "mean", "95 % interval", "each draw", title=title)
     for name, values in rows.items():
@@ -325,8 +339,8 @@ def _print(options: argparse.Namespace, rows: Rows) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="the photos, as for `finegraph train`; by default the small drawn menu")
-    parser.add_argument("--menu", type=Path, default=Path("menu-small"), help="where the menu is drawn")
-    parser.add_argument("--seed", type=int, default=0, help="of the menu")
+    parser.add_argument("--menu", type=Path, default=Path("menu-small"), help="where menus are drawn: MENU-SEED")
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="of the menus; draws of all count alike")
     parser.add_argument("--parts", nargs="+", default=["cells", "wrong"], help="cells, wrong, groups, sure, tree")
     parser.add_argument("--photos", type=int, default=5, help="photos per class")
     parser.add_argument("--draws", type=int, default=5)

@@ -29,6 +29,13 @@ def test_last_words_without_case_and_plural():
     assert last.parents.tolist() == [0, 0, 1, 1, -1]
 
 
+def test_words_that_are_labels_of_another_kind_are_not_said_twice():
+    names = ("big red apple", "old red apple", "big green pepper", "old green pepper", "red juice", "green juice")
+    kinds = found(*names)
+    assert kinds["last word"].kinds[0].labels == ("apple", "pepper", "juice")
+    assert {kind.name for kind in kinds["word"].kinds} == {"word: red", "word: green"}
+
+
 def test_shared_words_become_a_group_of_binary_kinds():
     kinds = found("oat milk one", "whole milk two", "sour cream three", "ice cream four", "rice five", "salt six")
     words = {kind.name: kind.parents.tolist() for kind in kinds["word"].kinds}
@@ -39,6 +46,8 @@ def test_shared_words_become_a_group_of_binary_kinds():
 def test_any_script():
     kinds = found("麻婆豆腐 @ 北京", "麻婆豆腐 @ 上海", "炒饭 @ 北京", "炒饭 @ 上海")
     assert kinds["after @"].kinds[0].labels == ("北京", "上海")
+    kinds = found("麻婆豆腐 店甲", "麻婆豆腐 店乙", "担担面 店甲", "担担面 店乙")
+    assert kinds["first word"].kinds[0].labels == ("麻婆豆腐", "担担面")
 
 
 @pytest.mark.parametrize("names", [(), ("one",), ("a", "b", "c"), ("@", "@@", "@@@")])

@@ -36,7 +36,10 @@ def run(tmp_path):
                 "cells": [cell, empty],
                 "doubtful": 5,
                 "empty": 1,
-                "accepted": [{"fine": "rice", "kind": "tofu", "label": "yes"}],
+                "accepted": [
+                    {"fine": "rice", "kind": "tofu", "label": "yes"},
+                    {"fine": ODD, "kind": "tofu", "label": "some"},
+                ],
             }
         },
     )
@@ -66,9 +69,9 @@ def test_what_was_learnt_is_shown_and_the_tree_unfolds(page, run, tmp_path):
     panel = page.locator("#structure")
     text = panel.inner_text()
     said = f"{ODD}: photos say tofu: yes; the table says no. Odds 1.2 to 1, or 40 to 1 as if the cell were empty."
-    assert said in text
+    assert f"{said} accepted: some" in text
     assert "rice: other cells and the name say tofu: yes, odds more than 1,000 to 1. accepted" in text
-    assert "1 cell was accepted" in text
+    assert "2 cells were accepted" in text
     assert "alike; stable 80 %; helps accepted" in " ".join(text.split())
     assert panel.locator("b").count() == 0
     images = panel.locator("img")

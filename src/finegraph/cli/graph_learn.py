@@ -64,15 +64,23 @@ def learn(
         out.print(
             "odds: against the table, which is right in most cells; if empty: as if the table said nothing there."
         )
-        out.print(f"About {100 * learnt.error:.1f} % of the filled cells are wrong, by this estimate.")
+        out.print(_wrong_words(*learnt.error_range))
+    same = f"finegraph graph learn {quote(str(model))}" + ("" if graph is None else f" --graph {quote(graph)}")
     if cells is not None:
         out.print(
             printable(f"{count(len(learnt.doubtful) + len(learnt.empty), 'cell')} in {cells}; mark them with yes")
         )
-        accepting = f"finegraph graph learn {quote(str(model))} --accept {quote(str(cells))} -o FILE"
-        print_next(out, [(accepting, "write those to a new graph")])
+        print_next(out, [(f"{same} --accept {quote(str(cells))} -o FILE", "write those to a new graph")])
+    elif learnt.output is None and (learnt.doubtful or learnt.empty):
+        print_next(out, [(f"{same} --cells cells.csv", "write all of them to a file, to mark those that you accept")])
     if learnt.output is not None:
         out.print(printable(f"{count(len(learnt.accepted), 'cell')} accepted: {learnt.output}"))
+
+
+def _wrong_words(low: float, high: float) -> str:
+    """How many filled cells are wrong, as far as that is known."""
+    least = f"Between {100 * low:.0f} and" if low >= 0.005 else "Up to"
+    return f"{least} {max(100 * high, 1.0):.0f} % of the filled cells are wrong, by a rough estimate."
 
 
 def _print_cells(out: Console, title: str, cells: Sequence[LearntCell], shown: int) -> None:

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
 
 from finegraph.graph.group_names import JOINING
 from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
-from finegraph.graph.names import name_fault, words_of
+from finegraph.graph.names import name_fault, spelt_words, words_of
 from finegraph.graph.number import Number
 
 _SIGNS = ("@", "|", "/", ";", ":", ",", " - ", " – ", " — ", "·", "(")
@@ -68,10 +70,9 @@ def kinds_from_names(fine: Sequence[str]) -> list[NameKind]:
     if len(fine) < 2:
         return []
     found = [*_parts(fine), *_numbers(fine)]
-    parts = [kind for one in found for kind in one.kinds]
-    if not parts:
+    if not any(one.kinds for one in found):
         found += _ends(fine)
-    found += _words(fine, parts)
+    found += _words(fine, [kind for one in found for kind in one.kinds])
     distinct: dict[tuple[int, ...], NameKind] = {}
     for one in found:
         key = tuple(one.kinds[0].parents.tolist()) if len(one.kinds) == 1 else (id(one),)
@@ -97,7 +98,7 @@ def _parts(fine: Sequence[str]) -> Iterable[NameKind]:
 
 def _ends(fine: Sequence[str]) -> Iterable[NameKind]:
     """Kinds of first and last words that several names have."""
-    words = [[word for word in words_of(name) if not word.isdecimal()] for name in fine]
+    words = [[word for word in _spaced_words(name) if not word.isdecimal()] for name in fine]
     ends: tuple[tuple[str, Callable[[list[str]], str]], ...] = (
         ("last word", lambda own: own[-1] if len(own) > 1 else ""),
         ("first word", lambda own: own[0] if len(own) > 1 else ""),
@@ -106,6 +107,15 @@ def _ends(fine: Sequence[str]) -> Iterable[NameKind]:
         texts = [pick(own) for own in words]
         counts = Counter(map(_stem, texts))
         yield from _kind(name, f"the {name}", [text if counts[_stem(text)] > 1 else "" for text in texts])
+
+
+def _spaced_words(name: str) -> list[str]:
+    """The words of a name; of one without spaces in a script that has none, its pairs of characters."""
+    words = words_of(name)
+    if name.isascii():
+        return words
+    runs = [own[0] if len(own) == 1 else run.casefold() for run, own in spelt_words(name)]
+    return runs if len(runs) > 1 else words
 
 
 def _kind(name: str, reason: str, texts: Sequence[str]) -> Iterable[NameKind]:
@@ -149,11 +159,11 @@ def _numbers(fine: Sequence[str]) -> Iterable[NameKind]:
         )
 
 
-def _words(fine: Sequence[str], parts: Sequence[Kind] = ()) -> Iterable[NameKind]:
+def _words(fine: Sequence[str], others: Sequence[Kind]) -> Iterable[NameKind]:
     """A group of binary kinds: which shared words a name contains.
 
     Words that the same names have are one ("clay pot"). Those that join others are left out, and so are those that say
-    what a label of a part says ("Willow" and "Kitchen" of "@ Willow Kitchen").
+    what a label of another kind says ("Willow" and "Kitchen" of "@ Willow Kitchen").
     """
     lists = [{_stem(word): word for word in words_of(name) if not word.isdecimal()} for name in fine]
     having: dict[str, list[int]] = {}
@@ -161,14 +171,12 @@ def _words(fine: Sequence[str], parts: Sequence[Kind] = ()) -> Iterable[NameKind
         for form in own:
             having.setdefault(form, []).append(row)
     least = max(2, round(0.02 * len(fine)))
-    of_parts = {
-        tuple(np.flatnonzero(kind.parents == label).tolist()) for kind in parts for label in range(len(kind.labels))
-    }
     together: dict[tuple[int, ...], list[str]] = {}
     for form, rows in having.items():
         if least <= len(rows) <= 0.5 * len(fine) and len(form) > 2 and form not in JOINING:
             together.setdefault(tuple(rows), []).append(form)
-    usual = sorted((rows for rows in together if rows not in of_parts), key=len, reverse=True)[:_MAX_WORDS]
+    news = (rows for rows in together if not any(is_label(kind, np.array(rows)) for kind in others))
+    usual = sorted(news, key=len, reverse=True)[:_MAX_WORDS]
     if len(usual) < 2:
         return
     kinds: dict[str, Kind] = {}
@@ -182,6 +190,18 @@ def _words(fine: Sequence[str], parts: Sequence[Kind] = ()) -> Iterable[NameKind
     shared = len({row for rows in usual for row in rows}) / len(fine)
     if shared >= _MIN_SHARED:
         yield NameKind(reason="words that names share", kinds=tuple(kinds.values()), shared=shared)
+
+
+def is_label(kind: Kind, rows: Int[NDArray[np.int64], " row"]) -> bool:
+    """Whether a label of a kind belongs to exactly these fine labels.
+
+    Args:
+        kind: a kind that gives each fine label at most one label.
+        rows: the fine labels.
+    """
+    label = kind.parents[rows[0]]
+    having = kind.parents == label
+    return bool(label >= 0 and having.sum() == len(rows) and having[rows].all())
 
 
 def _stem(text: str) -> str:

@@ -38,7 +38,7 @@ def _shown(photos: Sequence[str], pictures: Mapping[str, bytes]) -> list[str]:
 
 
 def _cells(cells: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str, Any]:
-    accepted = {(one["fine"], one["kind"]) for one in cells["accepted"]}
+    accepted = {(one["fine"], one["kind"]): one["label"] for one in cells["accepted"]}
     shown = [
         {
             "fine": cell["fine"],
@@ -48,7 +48,7 @@ def _cells(cells: Mapping[str, Any], pictures: Mapping[str, bytes]) -> dict[str,
             "source": cell.get("source", "photos"),
             "odds": _odds(cell["odds"]),
             "odds_if_empty": None if cell["table"] is None else _odds(cell.get("odds_if_empty", cell["odds"])),
-            "accepted": (cell["fine"], cell["kind"]) in accepted,
+            "accepted": accepted.get((cell["fine"], cell["kind"])),
             "own": _shown(cell["own"]["photos"], pictures),
             "alike": [
                 {"label": one["label"], "picture": shown[0]}

@@ -43,6 +43,7 @@ class GraphLearning:
         accepted: those of both that were accepted.
         output: the file that was written; None if nothing was accepted.
         error: the share of filled cells that are wrong, as estimated.
+        error_range: the range in which that probably is.
         trust: how much photos, related kinds and names count, for each kind.
     """
 
@@ -51,6 +52,7 @@ class GraphLearning:
     accepted: tuple[LearntCell, ...]
     output: str | None
     error: float
+    error_range: tuple[float, float]
     trust: dict[str, dict[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,6 +63,7 @@ class GraphLearning:
             "accepted": [cell_entry(cell) for cell in self.accepted],
             "output": self.output,
             "error": self.error,
+            "error_range": list(self.error_range),
             "trust": self.trust,
         }
 
@@ -119,6 +122,7 @@ def learn_graph(
         accepted=accepted,
         output=None if output is None else os.fspath(output),
         error=learnt.error,
+        error_range=learnt.error_range,
         trust=learnt.trust,
     )
 

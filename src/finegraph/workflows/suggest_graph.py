@@ -28,6 +28,7 @@ from finegraph.model.structure.suggested_kinds import (
     kind_by_confusions,
     kinds_by_looks,
     kinds_by_names,
+    news,
     with_suggested,
 )
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of
@@ -239,7 +240,7 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
         found += kind_by_confusions(seen.graph, *mixed, seed=seed)
     else:
         notes.append("No confused sets: no photos can be held out.")
-    return sorted(found, key=lambda one: not one.stable), tuple(notes)  # what is mostly chance comes last
+    return sorted(news(found), key=lambda one: not one.stable), tuple(notes)  # what is mostly chance comes last
 
 
 def _has_model(place: str | os.PathLike[str]) -> bool:

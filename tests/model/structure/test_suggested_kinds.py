@@ -1,5 +1,7 @@
 """Kinds that are suggested: what the graph says already is left out, and what is confused or alike is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from finegraph.model.structure.suggested_kinds import (
     kind_by_confusions,
     kinds_by_looks,
     kinds_by_names,
+    news,
     with_suggested,
 )
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -30,11 +33,30 @@ def _statistics(counts, means, variances, kinds=()):
 def test_what_the_graph_says_in_other_words_is_not_suggested():
     graph = LabelGraph.from_table({name: {"shop": f"shop {name[-1]}"} for name in NAMES})
     assert [one.name for one in kinds_by_names(graph)] == ["before @"]
+    names = (
+        "1 milk red cup",
+        "2 milk red mug",
+        "3 soup red jar",
+        "4 soup blue pan",
+        "5 tea blue pot",
+        "6 tea blue box",
+    )
+    drinks = LabelGraph.from_table({name: {"drink": name.split()[1]} for name in names})
+    (words,) = (one for one in kinds_by_names(drinks) if one.kinds)
+    assert words.columns == ("word: red", "word: blue")
     years = LabelGraph.from_table({f"{2000 + n % 3} car {n}": {} for n in range(9)})
     (year,) = [one for one in kinds_by_names(years) if one.number is not None]
     assert (year.name, year.columns) == ("year", ("year",))
     assert year.on(years).numbers == ("year",)
     assert not [one for one in kinds_by_names(year.on(years)) if one.number is not None]
+
+
+def test_groups_that_names_tell_too_are_not_suggested_twice():
+    graph = LabelGraph.from_table({name: {} for name in NAMES})
+    by_names = kinds_by_names(graph)
+    same = replace(by_names[0], name="look 1", source="looks")
+    other = replace(same, kinds=(Kind.from_parents("look 2", ["x", "y"], np.array([0, 1, 1, 0])),))
+    assert news([*by_names, same, other, other]) == [*by_names, other]
 
 
 @pytest.mark.parametrize(

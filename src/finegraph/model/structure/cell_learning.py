@@ -16,8 +16,10 @@ but if dishes "with tomato" often have none, names count little for tomato alone
 
 `error` is the share of known cells that are wrong. Estimated step by step along with trust it stays far too small: a
 few wrong cells cost all clues their trust, and then nothing looks wrong. So cells are learnt with each of several
-shares, by photos and related kinds alone, and the most probable one is taken. Cost: about 40 rounds of fine^2 x coarse
-and coarse^2 x fine.
+shares. Without names, the share comes out too large where photos say little; with names, too small, since a wrong cell
+may look like a word that means nothing. So both log likelihoods are averaged, and the mean over the shares is taken.
+Cells of a fine label are not independent, so for the range in which the share probably is they count by half. Cost:
+about 70 rounds of fine^2 x coarse and coarse^2 x fine.
 
 A learnt cell comes with evidence that people can look at: the most similar fine labels that have the label in question.
 People believe "photos say tofu: yes" when they see it next to two similar dishes with tofu. Distances are between
@@ -33,6 +35,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -56,13 +59,16 @@ _USUAL_DIRECTIONS = 30.0
 _TRUST_FACTOR = 4.0
 """The prior of trust: centred at these values (for photos, as if this many directions were independent). A factor of 4
 is one standard deviation, both of what the kinds share and of a single kind around that."""
-_USUAL_ERROR, _ERROR_CELLS = 0.03, 30.0
+_USUAL_ERROR, _ERROR_CELLS = 0.03, 10.0
 """The prior share of wrong cells, and how many cells it counts as."""
 _ERRORS = (0.002, 0.008, 0.032, 0.128)
 """The shares of wrong cells that are tried, each this many times the last."""
 _ERROR_CLUES = ("photos", "related")
-"""The clues by which it is estimated. Names share words in twos and threes; there a wrong cell looks like a word that
-means nothing."""
+"""The clues by which it is estimated beside all of them."""
+_ERROR_STEPS, _RANGE_WEIGHT = 121, 0.5
+"""How many shares the log likelihood is interpolated for, and how much it counts for their range."""
+_ERROR_RANGE, _NO_ERROR = 0.9, 0.004
+"""How probable the range of the share is, and below which share it begins at 0."""
 _PRIOR_SHARE = 2.0
 """How many photos the learnt probabilities of a cell count as, per photo of its fine label."""
 _MIN_PRIOR = 1e-4
@@ -139,6 +145,7 @@ class LearntGraph:
         beliefs: the same without the cell's own entry in the table.
         trust: per clue, how much it counts for each kind.
         error: the estimated share of known cells that are wrong.
+        error_range: the range in which that probably is; from 0 if none may be wrong.
         rounds: the number of rounds.
         photos: how many photos each fine label has.
         latent_places: per kind, the cells that are latent: unknown ones, and doubtful ones, which given the table are
@@ -151,6 +158,7 @@ class LearntGraph:
     beliefs: dict[str, Float[Tensor, "fine _"]]
     trust: dict[str, dict[str, float]]
     error: float
+    error_range: tuple[float, float]
     rounds: int
     photos: Float[Tensor, " fine"]
     latent_places: dict[str, Bool[Tensor, " fine"]]
@@ -250,7 +258,7 @@ def learn_cells(
     if unknown := [clue for clue in clues if clue not in CLUES]:
         raise InputError(f"clues: expected some of {', '.join(CLUES)}, got {unknown[0]!r}")
     problem = _Problem(graph, names, counts, means, variances, tuple(clues))
-    error = problem.likely_error()
+    error, error_range = problem.likely_error()
     found = problem.settle(error, tuple(clues))
     rows, beliefs, trust, rounds = found.rows, found.beliefs, found.trust, found.rounds
     parts = problem.split(torch.from_numpy(np.arange(problem.coarse_count)))
@@ -261,6 +269,7 @@ def learn_cells(
         beliefs={name: beliefs[:, part] for name, part in zip(names, parts, strict=True)},
         trust={clue: dict(zip(names, own.tolist(), strict=True)) for clue, own in trust.items()},
         error=error,
+        error_range=error_range,
         rounds=rounds,
         photos=counts,
         latent_places=dict(zip(names, problem.latent(found).t(), strict=True)),
@@ -309,12 +318,18 @@ class _Problem:
             matrix = torch.from_numpy(kind.matrix())
             self.fixed[:, starts[number] : starts[number + 1]] = torch.where(several[:, None], matrix, 0.0)
 
-    def likely_error(self) -> float:
-        """The most probable share of known cells that are wrong, between several that are tried."""
-        clues = tuple(clue for clue in self.clues if clue in _ERROR_CLUES) or self.clues
-        tried = [self.settle(error, clues) for error in _ERRORS]
-        values = [one.log_posterior + _log_prior(error) for one, error in zip(tried, _ERRORS, strict=True)]
-        return math.exp(_peak([math.log(error) for error in _ERRORS], values))
+    def likely_error(self) -> tuple[float, tuple[float, float]]:
+        """The share of known cells that are wrong, and the range in which it probably is."""
+        without_names = tuple(clue for clue in self.clues if clue in _ERROR_CLUES)
+        sets = {self.clues, without_names or self.clues}
+        found = np.array([[self.settle(error, clues).log_posterior for error in _ERRORS] for clues in sets])
+        places = np.linspace(math.log(_ERRORS[0]), math.log(_ERRORS[-1]), _ERROR_STEPS)
+        values = _between(places, np.log(_ERRORS), found.mean(axis=0))
+        mean = float(_probs_of_errors(values, places) @ places)
+        wide = _probs_of_errors(_RANGE_WEIGHT * values, places).cumsum()
+        ends = np.searchsorted(wide, [(1.0 - _ERROR_RANGE) / 2.0, (1.0 + _ERROR_RANGE) / 2.0])
+        low, high = np.exp(places[ends]).tolist()
+        return math.exp(mean), (low if low >= _NO_ERROR else 0.0, high)
 
     def settle(self, error: float, clues: tuple[str, ...]) -> _Found:
         """Weights of cells and trust in turns, with a share of wrong cells, until nothing changes."""
@@ -433,18 +448,24 @@ class _Problem:
         return self._with_fixed(torch.cat(parts, dim=1))
 
 
-def _log_prior(error: float) -> float:
-    """The log prior of a share of wrong cells, per unit of its logarithm."""
-    return _ERROR_CELLS * (_USUAL_ERROR * math.log(error) + (1.0 - _USUAL_ERROR) * math.log1p(-error))
+def _between(
+    places: NDArray[np.float64], known: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """A curve through known values: a parabola through the highest one and its neighbours, else straight lines."""
+    found = np.interp(places, known, values)
+    best = int(values.argmax())
+    if 0 < best < len(known) - 1:
+        near = slice(best - 1, best + 2)
+        inside = (places >= known[best - 1]) & (places <= known[best + 1])
+        found[inside] = np.polyval(np.polyfit(known[near], values[near], 2), places[inside])
+    return found
 
 
-def _peak(places: Sequence[float], values: Sequence[float]) -> float:
-    """Where a curve through points with equal distances is highest: a parabola through the best and its neighbours."""
-    best = max(range(len(values)), key=lambda number: values[number])
-    if best in (0, len(values) - 1):
-        return places[best]
-    before, here, after = values[best - 1 : best + 2]
-    return places[best] + 0.5 * (places[best + 1] - places[best]) * (before - after) / (before - 2.0 * here + after)
+def _probs_of_errors(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How probable shares of wrong cells are by their log likelihoods; places are the logarithms of the shares."""
+    prior = _ERROR_CELLS * (_USUAL_ERROR * places + (1.0 - _USUAL_ERROR) * np.log1p(-np.exp(places)))
+    probs = np.exp(values + prior - (values + prior).max())
+    return np.asarray(probs / probs.sum())
 
 
 def _filled(kind: Kind, weights: np.ndarray, places: np.ndarray) -> Kind:

@@ -29,7 +29,7 @@ from torch import Tensor
 from finegraph.graph import LabelGraph, Number
 from finegraph.graph.group_names import CONFUSED, LOOK, group_kind, is_found
 from finegraph.graph.kind import Kind
-from finegraph.graph.name_kinds import NameKind, kinds_from_names
+from finegraph.graph.name_kinds import NameKind, is_label, kinds_from_names
 from finegraph.model.structure.label_groups import adjusted_rand
 from finegraph.model.structure.suggested_groups import (
     DRAWS,
@@ -101,13 +101,22 @@ def kinds_by_names(graph: LabelGraph) -> list[SuggestedKind]:
     """
     taken = {*graph.kinds, *graph.numbers}
     found = []
-    for one in kinds_from_names(graph.fine):
+    for one in (_without_known(graph, one) for one in kinds_from_names(graph.fine)):
         if _is_known(graph, one) or any(name in taken for name in _columns(one)):
             continue
         found.append(
             SuggestedKind(name=one.name, source="names", reason=one.reason, kinds=one.kinds, number=one.number)
         )
     return found
+
+
+def _without_known(graph: LabelGraph, one: NameKind) -> NameKind:
+    """The same without words of which a label of the graph says where they are."""
+    if len(one.kinds) < 2:
+        return one
+    others = [kind for kind in map(graph.kind, graph.kinds) if kind.one_parent]
+    words = ((word, np.flatnonzero(word.parents)) for word in one.kinds)
+    return replace(one, kinds=tuple(word for word, rows in words if not any(is_label(kind, rows) for kind in others)))
 
 
 def _columns(one: NameKind) -> tuple[str, ...]:
@@ -118,7 +127,7 @@ def _is_known(graph: LabelGraph, one: NameKind) -> bool:
     """Whether a kind or a number of the graph says the same."""
     if one.number is not None:
         return any(_same_values(graph.values(name), one.number.values) for name in graph.numbers)
-    return len(one.kinds) == 1 and has_groups(graph, one.kinds[0].parents)
+    return not one.kinds or (len(one.kinds) == 1 and has_groups(graph, one.kinds[0].parents))
 
 
 def _same_values(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
@@ -128,16 +137,20 @@ def _same_values(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 
 def has_groups(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bool:
     """Whether a kind of the graph already groups the fine labels like this; -1 is no group."""
-    for name in graph.kinds:
-        kind = graph.kind(name)
-        if not kind.one_parent:
-            continue
-        both = (kind.parents >= 0) & (groups >= 0)
-        if both.sum() >= 0.5 * (groups >= 0).sum() and adjusted_rand(kind.parents[both], groups[both]) >= (
-            _NEAR if is_found(name) else _SAME_PARTITION
-        ):
-            return True
-    return False
+    return any(
+        _likeness(kind, groups) >= (_NEAR if is_found(kind.name) else _SAME_PARTITION)
+        for kind in map(graph.kind, graph.kinds)
+    )
+
+
+def _likeness(kind: Kind, groups: NDArray[np.int64]) -> float:
+    """The adjusted Rand index of groups and a kind; 0 if it is unknown for most of them."""
+    if not kind.one_parent:
+        return 0.0
+    both = (kind.parents >= 0) & (groups >= 0)
+    if both.sum() < 0.5 * (groups >= 0).sum():
+        return 0.0
+    return adjusted_rand(kind.parents[both], groups[both])
 
 
 def kinds_by_looks(
@@ -224,6 +237,20 @@ def kind_by_confusions(
             label_stability=tuple(stable.tolist()),
         )
     ]
+
+
+def news(suggested: Sequence[SuggestedKind]) -> list[SuggestedKind]:
+    """The suggestions without groups that are those of one before them.
+
+    Args:
+        suggested: the suggestions, those that people understand best first.
+    """
+    kept: list[SuggestedKind] = []
+    for one in suggested:
+        known = [kind for other in kept if len(other.kinds) == 1 for kind in other.kinds]
+        if one.source == "names" or all(_likeness(kind, one.kinds[0].parents) < _SAME_PARTITION for kind in known):
+            kept.append(one)
+    return kept
 
 
 def with_suggested(graph: LabelGraph, suggested: Sequence[SuggestedKind]) -> LabelGraph:

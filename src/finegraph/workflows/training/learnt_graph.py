@@ -26,6 +26,7 @@ from finegraph.model.structure.suggested_kinds import (
     kind_by_confusions,
     kinds_by_looks,
     kinds_by_names,
+    news,
     with_suggested,
 )
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -190,6 +191,7 @@ def _suggested(
     if folds:
         probs, held = held_out_probs(graph, statistics, features, targets, folds)
         suggested += kind_by_confusions(graph, probs, targets[held])
+    suggested = news(suggested)
     notes.append(_suggested_words(suggested))
     return tuple(suggested), notes
 
