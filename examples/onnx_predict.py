@@ -1,6 +1,10 @@
-"""What is on a photo, without finegraph: `python onnx_predict.py model.onnx photo.jpg [KIND=LABEL ...]`."""
+"""What is on a photo, without finegraph: `python onnx_predict.py model.onnx photo.jpg [KNOWN ...]`.
+
+KNOWN is what is known beside the photo: restaurant=B, "price<=12", price>=8, price=10..15, price=12+-2 or price=12.
+"""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -14,16 +18,40 @@ photo = ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB")
 shape = [round(side * how["resize"] / min(photo.size)) if how["keep_shape"] else how["resize"] for side in photo.size]
 middle = [(side + way * how["size"]) // 2 for way in (-1, 1) for side in shape]  # left, top, right, bottom
 image = np.asarray(photo.resize(shape, Image.Resampling[how["interpolation"].upper()]).crop(middle))
+inputs = {"images": image[None]}
+
+numbers = labels.get("numbers", [])
+ranges, estimates = np.tile([-np.inf, np.inf], (1, len(numbers), 1)), np.tile([0, np.inf], (1, len(numbers), 1))
 names = [(kind["name"], label) for kind in labels["kinds"] for label in kind["labels"]]
-known = [tuple(text.split("=", 1)) for text in sys.argv[3:]]  # the same kind again: one of these
+known = []
+for text in sys.argv[3:]:
+    place = [place for place, one in enumerate(numbers) if re.match(re.escape(one["name"]) + "[<>=]", text)]
+    if not place:
+        known.append(tuple(text.split("=", 1)))
+        continue
+    number, told = numbers[place[0]], text[len(numbers[place[0]]["name"]) :]
+    values = [float(one) for one in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", told.replace("+-", " "))]
+    if "+-" in told:
+        estimates[0, place] = values
+    elif told[0] in "<>":
+        ranges[0, place, "<>".index(told[0]) - 1] = values[0]
+    elif len(values) == 2:
+        ranges[0, place] = values
+    else:  # this value, as exactly as the values of the graph differ
+        ends = (np.divide, np.multiply) if number["scale"] == "log" else (np.subtract, np.add)
+        ranges[0, place] = [end(values[0], number["resolution"]) for end in ends]
 set(known) <= set(names) or sys.exit(f"the model does not know {sorted(set(known) - set(names))}")
-allowed = np.array([[kind not in dict(known) or (kind, label) in known for kind, label in names]], np.float32)
-found = session.run(None, {"images": image[None], **({"evidence": allowed} if names else {})})
+if names:  # the same kind again: one of these
+    inputs["evidence"] = np.array([[kind not in dict(known) or (kind, label) in known for kind, label in names]], "f4")
+if numbers:
+    inputs |= {"number_ranges": ranges, "number_estimates": estimates}
+
+found = session.run(None, inputs)
 told = dict(zip([output.name for output in session.get_outputs()], found, strict=True))
 probs = np.exp(np.hstack([told["log_probs"], *([told["kind_log_probs"]] if names else [])])[0])
 names = [("fine", label) for label in labels["fine"]] + names
 for number in probs.argsort()[:-13:-1] if told["possible"][0] else sys.exit("no label agrees with that"):
     print(f"{probs[number]:7.2%}  {': '.join(names[number])}")
-for place, number in enumerate(labels.get("numbers", [])):
+for place, number in enumerate(numbers):
     low, _, high = told["number_quantiles"][0, place]
     print(f"{number['name']}: {told['number_means'][0, place]:.3g} {number['unit']}, {low:.3g} to {high:.3g} in 90 %")

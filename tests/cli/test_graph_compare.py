@@ -78,7 +78,7 @@ def test_an_ordered_kind_stays_one_and_gets_labels(finegraph, tmp_path):
     assert outcome.code == 0, outcome.err
     assert "labels that were unknown: udon 'hot'" in outcome.out
     assert "laksa is 'mild', but comparisons put it at 'hot'" in outcome.out
-    assert "against known values: laksa (1 steps) is told to have more than mapo (3 steps)" in outcome.out
+    assert "against known values: laksa (step 1) is told to have more than mapo (step 3)" in outcome.out
     graph = LabelGraph.read(tmp_path / "menu2.csv")
     assert graph.numbers == ()
     assert [graph.labels("heat")[label] for label in graph.parents("heat")] == ["hot", "mild", "hot", "medium", "mild"]

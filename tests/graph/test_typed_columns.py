@@ -199,6 +199,13 @@ def test_an_unknown_ordered_label_gets_a_near_match():
     assert "did you mean 'mild'" in str(found[0].hint)
 
 
+@pytest.mark.parametrize(("cell", "hint"), [("mild..hot", "mild|medium|hot"), ("hot .. medium", "medium|hot")])
+def test_a_range_of_an_order_is_several_labels(cell, hint):
+    (found,) = faults(f"fine,heat [mild < medium < hot]\na,{cell}\nb,mild\n")
+    assert (found.line, found.rule, found.hint) == (2, "undeclared-label", f"for one of several labels write {hint}")
+    assert "did you mean" in str(faults("fine,heat [mild < medium]\na,mild..hot\nb,milt\n")[-1].hint)
+
+
 def test_a_cell_may_repeat_the_unit():
     assert parse_number("12.5 EUR", unit="EUR") == parse_number("EUR 12.5", unit="EUR") == (12.5, 0)
     assert parse_number("12 +- 2 g", unit="g") == (12, 2)

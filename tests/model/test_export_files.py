@@ -101,7 +101,7 @@ def traced():
 
 
 def torch_runner(model, content):
-    return TorchRunner(content, len(model.graph), coarse_count(model.graph))
+    return TorchRunner(content, len(model.graph), coarse_count(model.graph), len(model.graph.numbers))
 
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
@@ -121,7 +121,9 @@ def test_the_files_tell_numbers():
     answers = OnnxRunner(onnx_bytes(model))(images(2))
     assert (answers["number_means"].shape, answers["number_quantiles"].shape) == ((2, 3), (2, 3, 3))
     layout = json.loads(metadata_of(model)["labels"])
-    assert layout["numbers"][1] == {"name": "mass", "unit": "g", "scale": "log"}
+    mass, year = layout["numbers"][1:]
+    assert (mass["name"], mass["unit"], mass["scale"]) == ("mass", "g", "log")
+    assert (mass["resolution"], year["resolution"]) == (pytest.approx((300 / 250) ** 0.5), pytest.approx(1.0))
     assert layout["quantiles"] == [0.05, 0.5, 0.95]
 
 
@@ -225,6 +227,18 @@ def test_only_the_images_must_be_given():
     session = onnxruntime.InferenceSession(onnx_bytes(classifier()), options, providers=["CPUExecutionProvider"])
     assert [one.name for one in session.get_inputs()] == ["images"]
     assert {one.name for one in session.get_overridable_initializers()} == {"evidence", "fine_evidence"}
+    session = onnxruntime.InferenceSession(onnx_bytes(classifier(PRICES)), options, providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_inputs()] == ["images"]
+    given = {one.name: (one.type, one.shape) for one in session.get_overridable_initializers()}
+    assert given["number_ranges"] == ("tensor(double)", ["number_ranges_batch", 3, 2])
+    assert given["number_estimates"] == ("tensor(double)", ["number_estimates_batch", 3, 2])
+    found = dict(zip(names.OUTPUTS, session.run(None, {"images": images(4)}), strict=True))
+    ranges = np.array([[[-np.inf, 12.5], [0, np.inf], [2011, 2012]]])  # one row for the whole batch
+    limited = dict(zip(names.OUTPUTS, session.run(None, {"images": images(4), "number_ranges": ranges}), strict=True))
+    assert np.isneginf(limited["log_probs"][:, 1:]).all()
+    assert np.allclose(limited["log_probs"][:, 0], 0, atol=1e-6)
+    assert np.allclose(limited["number_means"][:, [0, 2]], [12.5, 2012])
+    assert np.isfinite(found["log_probs"]).all()
 
 
 @pytest.mark.slow

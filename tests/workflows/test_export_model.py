@@ -13,7 +13,7 @@ from PIL import Image
 
 import tiny_classifier
 from evaluation.tiny_runs import Colours, make_classifier, make_photos, make_run, register
-from finegraph import LabelGraph
+from finegraph import LabelGraph, Number
 from finegraph.data.sources import read_samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, ExportError, MissingExtraError, ModelFolderError, PhotoFileError
@@ -246,6 +246,32 @@ def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
     assert wrong == ([], "the model does not know [('size', 'enormous')]\n")
 
 
+def test_the_example_with_numbers(manifest, tmp_path):
+    masses = Number.from_values("net mass", [100.0, 200.0, 400.0], [10.0, 0.0, 40.0], scale="log", unit="g")
+    years = Number.from_values("year", [2010, 2012, 2012])
+    graph = LabelGraph(["a", "b", "c"], numbers=[masses, years])
+    model = PhotoClassifier(
+        build_network(graph, NetworkDesign(network="colours")).eval(), ViewSettings(resize=36, size=32)
+    )
+    model.save(tmp_path / "model")
+    export_model(tmp_path / "model", tmp_path / "model.onnx")
+    tiny_classifier.picture(3, 36, 36).save(tmp_path / "photo.png")
+    for known in ({}, {"net mass": "<=120"}, {"net mass": "150..390", "year": "2012"}, {"net mass": "350+-50"}):
+        words = [name + (text if text[0] in "<>" else f"={text}") for name, text in known.items()]
+        lines, errors = run_example(tmp_path / "model.onnx", tmp_path / "photo.png", *words)
+        assert errors == ""
+        expected = model.predict(str(tmp_path / "photo.png"), given=known, top=3)
+        shown = dict(reversed(line.split(maxsplit=1)) for line in lines[:3])
+        for answer in expected.top:
+            assert float(shown[f"fine: {answer.label}"].rstrip("%")) == pytest.approx(
+                100 * answer.probability, abs=0.02
+            )
+        told = expected.numbers["net mass"]
+        ends = [f"{told.quantiles[place]:.3g}" for place in (0, 2)]
+        assert lines[3] == f"net mass: {told.mean:.3g} g, {ends[0]} to {ends[1]} in 90 %"
+    assert run_example(tmp_path / "model.onnx", tmp_path / "photo.png", "year>2020")[1] == "no label agrees with that\n"
+
+
 def test_the_example_with_a_graph_without_kinds(manifest, tmp_path):
     network = build_network(LabelGraph(["a", "b", "c"]), NetworkDesign(network="colours")).eval()
     PhotoClassifier(network, ViewSettings(resize=36, size=32, keep_shape=True)).save(tmp_path / "model")
@@ -261,4 +287,4 @@ def test_the_example_with_a_graph_without_kinds(manifest, tmp_path):
 
 def test_the_example_is_short():
     lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith('"""')]
-    assert len(lines) <= 25
+    assert len(lines) <= 55

@@ -200,7 +200,7 @@ def _make(classifier: PhotoClassifier, form: str, target: Path, waiting: ExitSta
     graph = classifier.graph
     content = torch_bytes(classifier)
     coarse = sum(len(graph.labels(kind)) for kind in graph.kinds)
-    return _Made(content, TorchRunner(content, len(graph), coarse), len(content))
+    return _Made(content, TorchRunner(content, len(graph), coarse, len(graph.numbers)), len(content))
 
 
 def _make_with_data(classifier: PhotoClassifier, target: Path, waiting: ExitStack) -> _Made:

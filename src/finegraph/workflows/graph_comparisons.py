@@ -24,6 +24,9 @@ from finegraph.graph.number import Number
 from finegraph.graph.order_fit import DoubtedLabel, OrderFit, fit_order
 from finegraph.workflows.labels.graph_sources import read_graph_of
 
+STEPS = "steps"
+"""The unit of the values of an ordered kind."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankedLabel:
@@ -177,10 +180,10 @@ def conflict_words(kind: ComparedKind, max_words: int) -> list[str]:
         for pair in conflicts.divided[:max_words]
     ]
     words += ["a circle: " + " > ".join((*circle, circle[0])) for circle in conflicts.circles[:max_words]]
-    unit = f" {kind.unit}" if kind.unit else ""
+    unit, before = ("", "step ") if kind.unit == STEPS else (f" {kind.unit}" if kind.unit else "", "")
     words += [
-        f"against known values: {pair.more} ({pair.more_value:g}{unit}) is told to have more than {pair.less} "
-        f"({pair.less_value:g}{unit})"
+        f"against known values: {pair.more} ({before}{pair.more_value:g}{unit}) is told to have more than {pair.less} "
+        f"({before}{pair.less_value:g}{unit})"
         for pair in conflicts.known[:max_words]
     ]
     words += [
@@ -205,7 +208,7 @@ def _compared_order(ordered: OrderFit, fine: tuple[str, ...], comparisons: list[
     found = _compared(ordered.fit, fine, comparisons, ordered.steps)
     return replace(
         found,
-        unit="steps" if ordered.steps is not None else "",
+        unit=STEPS if ordered.steps is not None else "",
         unknown=int(ordered.kind.unknown.sum()),
         filled=ordered.filled,
         doubted=ordered.doubted,

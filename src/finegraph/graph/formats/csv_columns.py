@@ -256,10 +256,18 @@ class _Checks:
                 if label in declared:
                     continue
                 if label not in hints:
-                    near = self.context.suggestions.hint(label, declared)
+                    near = self._range_hint(label) or self.context.suggestions.hint(label, declared)
                     hints[label] = near or f"add it there (line {line})"
                 message = f"the label {shorten(label)!r} is not in the {where}"
                 self._note("undeclared-label", message, code, hints[label])
+
+    def _range_hint(self, label: str) -> str:
+        """How to write a range of the order, such as `mild..hot`, if a label reads like one."""
+        order = self.column.type.labels if isinstance(self.column.type, OrderType) else ()
+        ends = [order.index(end.strip()) for end in label.split("..") if end.strip() in order]
+        if len(ends) != 2:
+            return ""
+        return f"for one of several labels write {'|'.join(order[min(ends) : max(ends) + 1])}"
 
     def _check_yes_no(self, labels: dict[str, int]) -> None:
         """Note other labels beside yes and no, unless the `#labels` row lists them."""

@@ -30,11 +30,15 @@ from finegraph.data.photo_parts import resized
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ExportError
 from finegraph.graph import Kind, LabelGraph, Number
+from finegraph.graph.number import MAX_VALUE
 from finegraph.model.export import export_names as names
+from finegraph.model.export.export_names import NO_ESTIMATE, NO_RANGE
 from finegraph.model.export.runners import LOWER_QUANTILES, UPPER_QUANTILES, Answers, Images, Likelihoods, Runner
 
 FORMS = ("hard", "set", "soft")
 """One label of one kind; several labels of half of the kinds; a likelihood for every label."""
+NUMBER_FORMS = ("nothing", "range", "at least", "at most", "estimate", "range and estimate")
+"""What is given on a number."""
 LIMIT = 1e-4
 """How far probabilities, their logarithms and the numbers of the embedding may differ."""
 TINY = 1e-4
@@ -207,11 +211,15 @@ def draw_evidence(graph: LabelGraph, count: int, random: np.random.Generator) ->
     rows = [_one(graph, FORMS[number % len(FORMS)], random) for number in range(count)]
     coarse = sum(len(graph.labels(kind)) for kind in graph.kinds)
     fine = np.array([row.fine for row in rows], np.float32).reshape(count, len(graph))
-    return Likelihoods(fine, np.array([row.coarse for row in rows], np.float32).reshape(count, coarse))
+    likelihoods = Likelihoods(fine, np.array([row.coarse for row in rows], np.float32).reshape(count, coarse))
+    if not graph.numbers:
+        return likelihoods
+    ranges, estimates = np.array([row.ranges for row in rows]), np.array([row.estimates for row in rows])
+    return likelihoods._replace(ranges=ranges, estimates=estimates)
 
 
 def _one(graph: LabelGraph, form: str, random: np.random.Generator) -> Likelihoods:
-    """The evidence on one sample."""
+    """The evidence on one sample, without the axis of samples."""
     fine = int(random.integers(len(graph)))
     of_fine = np.ones(len(graph), np.float32)
     parts = [np.ones(len(graph.labels(kind)), np.float32) for kind in graph.kinds]
@@ -223,7 +231,27 @@ def _one(graph: LabelGraph, form: str, random: np.random.Generator) -> Likelihoo
         for number, name in enumerate(graph.kinds):
             if random.random() < share:
                 parts[number] = _allowed(graph.kind(name), fine, form, random)
-    return Likelihoods(of_fine, np.concatenate([np.zeros(0, np.float32), *parts]))
+    numbers = [_on_number(graph.number(name), fine, random) for name in graph.numbers]
+    ranges, estimates = (np.array([pair[part] for pair in numbers]).reshape(-1, 2) for part in (0, 1))
+    return Likelihoods(of_fine, np.concatenate([np.zeros(0, np.float32), *parts]), ranges, estimates)
+
+
+def _on_number(number: Number, fine: int, random: np.random.Generator) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A range and an estimate that agree with a fine label, in the user's unit."""
+    form = NUMBER_FORMS[int(random.integers(len(NUMBER_FORMS)))]
+    inner, spread = (float(part[fine]) for part in number.standardised)
+    value = inner + spread * random.normal()
+    steps = (-random.exponential(), random.exponential(), random.normal())
+    smallest = 1 / MAX_VALUE if number.scale == "log" else -MAX_VALUE
+    first, last, likely = (float(np.clip(number.to_outer(value + step), smallest, MAX_VALUE)) for step in steps)
+    if spread == 0 and random.random() < 0.5:  # a range holds its ends, also where they are the value of a fine label
+        first = last = float(number.values[fine])
+    low = first if form in ("range", "at least", "range and estimate") else NO_RANGE[0]
+    high = last if form in ("range", "at most", "range and estimate") else NO_RANGE[1]
+    if "estimate" not in form:
+        return (low, high), NO_ESTIMATE
+    deviation = number.width * random.uniform(0.1, 2.0) * (likely if number.scale == "log" else 1.0)
+    return (low, high), (likely, float(deviation))
 
 
 def _allowed(kind: Kind, fine: int, form: str, random: np.random.Generator) -> NDArray[np.float32]:

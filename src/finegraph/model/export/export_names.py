@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from finegraph.errors import ExportError
 
 FORMAT, FORMAT_VERSION = "finegraph.export", 1
@@ -10,6 +12,11 @@ IMAGES = "images"
 """(batch, height, width, 3) of uint8: red, green, blue from 0 to 255, of the network's size."""
 EVIDENCE, FINE_EVIDENCE = "evidence", "fine_evidence"
 """(batch or 1, coarse) and (batch or 1, fine) of float32: a likelihood per label, ones where nothing is known."""
+NUMBER_RANGES, NUMBER_ESTIMATES = "number_ranges", "number_estimates"
+"""(batch or 1, number, 2) of float64, in the unit of each number: the least and the greatest possible value, infinite
+where there is no limit; and a value with its standard deviation, infinite where nothing is known."""
+NO_RANGE, NO_ESTIMATE = (-math.inf, math.inf), (0.0, math.inf)
+"""What is given where nothing is known of a number."""
 LOG_PROBS, KIND_LOG_PROBS = "log_probs", "kind_log_probs"
 """(batch, fine) and (batch, coarse) of float32; coarse labels stand kind after kind, as in the evidence."""
 NUMBER_MEANS, NUMBER_QUANTILES = "number_means", "number_quantiles"

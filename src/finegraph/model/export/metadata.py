@@ -3,7 +3,8 @@
     format, format_version    what the file is, and the version of its names and layout
     finegraph_version         what wrote it
     labels                    JSON: the fine labels, and per kind its name, its columns (start, stop) and its labels; if
-                              there are numbers, per number its name, unit and scale, and which quantiles are told
+                              there are numbers, per number its name, unit, scale and resolution, and which quantiles
+                              are told
     graph                     JSON: the whole label graph, as in `graph.json`
     preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
     temperature               what all scores are divided by, inside the file
@@ -17,11 +18,12 @@ With `labels` and `preprocessing` alone a program can use the file; the other te
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
 from finegraph._version import __version__
-from finegraph.graph import LabelGraph
+from finegraph.graph import LabelGraph, Number
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, QUANTILES
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -56,9 +58,18 @@ def label_layout(graph: LabelGraph) -> dict[str, Any]:
     layout: dict[str, Any] = {"fine": list(graph.fine), "kinds": kinds}
     if graph.numbers:
         numbers = [graph.number(name) for name in graph.numbers]
-        layout["numbers"] = [{"name": one.name, "unit": one.unit, "scale": one.scale} for one in numbers]
+        layout["numbers"] = [
+            {"name": one.name, "unit": one.unit, "scale": one.scale, "resolution": resolution_of(one)}
+            for one in numbers
+        ]
         layout["quantiles"] = list(QUANTILES)
     return layout
+
+
+def resolution_of(number: Number) -> float:
+    """How far from a value counts as this value: a difference, or on a log scale a factor."""
+    inner = number.resolution * number.width
+    return math.exp(inner) if number.scale == "log" else inner
 
 
 def preprocessing_of(classifier: PhotoClassifier) -> dict[str, Any]:

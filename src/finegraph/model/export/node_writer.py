@@ -16,14 +16,14 @@ hardly more than a single sample. Long lists are summed in float64, since a runt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from jaxtyping import Int
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 ALIGNMENT = 4096
 """Constants in a file of their own begin at multiples of this, so that they can be mapped into memory."""
@@ -36,6 +36,10 @@ LONG_LIST = 32
 """Lists with more places than this are summed in float64."""
 MAX_PLACES = 2**17
 """Places of a table at most, unless a single list is longer: 128 MB of float32 for 256 photos."""
+
+
+Results = Callable[[], Sequence[str]]
+Step = Callable[[Sequence[str]], Sequence[str]]
 
 
 class Writer:
@@ -59,14 +63,65 @@ class Writer:
         self.data: list[NDArray[Any]] = []
         self._data_size = 0
         self.nodes: list[Any] = []
+        self._named = 0
         self.constants: list[Any] = []
         self._numbers: dict[tuple[str, float], str] = {}
 
     def node(self, operation: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """A new operation; the name of its result."""
-        name = output or f"x{len(self.nodes)}"
+        name = output or self._new_name()
         self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
         return name
+
+    def _new_name(self) -> str:
+        """A name that nothing has yet, also outside of the part of the model that is being written."""
+        self._named += 1
+        return f"x{self._named - 1}"
+
+    def choose(self, condition: str, then: Results, otherwise: Results, dtype: DTypeLike) -> list[str]:
+        """The results of one of two parts of the model; the other one is not computed.
+
+        Args:
+            condition: one bool.
+            then: writes what is computed where it is true; the names of its results.
+            otherwise: the same where it is false.
+            dtype: the number format of all results.
+        """
+        parts = {"then_branch": self._part(then, dtype), "else_branch": self._part(otherwise, dtype)}
+        names = [self._new_name() for _ in parts["then_branch"].output]
+        self.nodes.append(helper.make_node("If", [condition], names, **parts))
+        return names
+
+    def repeat(self, times: int, state: Sequence[str], step: Step, dtype: DTypeLike) -> list[str]:
+        """Tensors after a step has been done some times.
+
+        Args:
+            times: how often.
+            state: the tensors at the beginning.
+            step: writes one step; from the names of the tensors before it to those after it.
+            dtype: their number format.
+        """
+        turn, going_on = self._new_name(), self._new_name()
+        before = [self._new_name() for _ in state]
+        part = self._part(lambda: [self.node("Identity", going_on), *step(before)], dtype)
+        part.output[0].type.tensor_type.elem_type = TensorProto.BOOL
+        inputs = [
+            helper.make_tensor_value_info(turn, TensorProto.INT64, []),
+            helper.make_tensor_value_info(going_on, TensorProto.BOOL, []),
+        ]
+        part.input.extend([*inputs, *(_any_shape(name, dtype) for name in before)])
+        names = [self._new_name() for _ in state]
+        self.nodes.append(helper.make_node("Loop", [self.constant(times, np.int64), "", *state], names, body=part))
+        return names
+
+    def _part(self, write: Results, dtype: DTypeLike) -> onnx.GraphProto:
+        """A part of the model with operations of its own; it may use whatever was written before it."""
+        outer, self.nodes = self.nodes, []
+        # A result may come from outside; of a part it must be the result of an operation inside.
+        results = [self.node("Identity", name) for name in write()]
+        part = helper.make_graph(self.nodes, self._new_name(), [], [_any_shape(name, dtype) for name in results])
+        self.nodes = outer
+        return part
 
     def constant(self, values: ArrayLike, dtype: DTypeLike) -> str:
         """A new constant."""
@@ -119,6 +174,11 @@ class Writer:
         graph = helper.make_graph(self.nodes, name, list(inputs), list(outputs), self.constants)
         versions = [helper.make_opsetid("", self.operations)]
         return helper.make_model(graph, opset_imports=versions, ir_version=file_version)
+
+
+def _any_shape(name: str, dtype: DTypeLike) -> onnx.ValueInfoProto:
+    """A tensor of any shape."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
 
 
 class Tables(NamedTuple):

@@ -2,10 +2,10 @@
 
     images ──> pixels ──> network(s) ──> scaling, if any ──> scores / temperature ──┐
                                                             (less by the doubt)     │
-    evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> `posterior_nodes.py`
+    evidence, fine_evidence, number_ranges, number_estimates ───────────────────────┴──> `posterior_nodes.py`
 
-Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
-same name. The size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; of
+Evidence is optional: its inputs have default values that say nothing, in the way that ONNX has for this, a constant of
+the same name. The size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; of
 a larger model the weights and links are in a file beside it, in the way that ONNX has for this.
 
 A network is translated by watching it work (`features/onnx_graph.py`), which takes a fraction of a second and knows the
@@ -33,7 +33,7 @@ from finegraph.errors import ExportError, MissingExtraError
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.node_writer import Writer
-from finegraph.model.export.number_nodes import NumberScores
+from finegraph.model.export.number_nodes import NumberInputs, NumberScores
 from finegraph.model.export.posterior_nodes import add_posterior, doubt_factor
 from finegraph.model.export.tracing import quiet
 from finegraph.model.features.onnx_graph import UnknownOperationError, onnx_model
@@ -120,7 +120,9 @@ def _model(
         coarse = None if coarse is None else to.node("Mul", coarse, factor)
         if numbers is not None:
             numbers = NumberScores(*(to.node("Mul", part, factor) for part in numbers))
-    add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, names.EVIDENCE if graph.kinds else None, numbers)
+    evidence = names.EVIDENCE if graph.kinds else None
+    on_numbers = NumberInputs(names.NUMBER_RANGES, names.NUMBER_ESTIMATES) if graph.numbers else None
+    add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, evidence, numbers, on_numbers)
     model = to.model("finegraph", inputs, outputs, _FILE_VERSION)
     model.producer_name, model.producer_version = "finegraph", __version__
     helper.set_model_props(model, metadata_of(classifier))
@@ -179,7 +181,7 @@ def _array(weight: Tensor) -> Any:
 
 
 def _interface(to: Writer, classifier: PhotoClassifier, features: int) -> tuple[list[Any], list[Any]]:
-    """The inputs and outputs; evidence gets ones as its default value."""
+    """The inputs and outputs; evidence gets default values that say nothing."""
     graph, size = classifier.graph, classifier.views.size
     fine, coarse = len(graph), sum(len(graph.labels(kind)) for kind in graph.kinds)
     value = helper.make_tensor_value_info
@@ -193,6 +195,9 @@ def _interface(to: Writer, classifier: PhotoClassifier, features: int) -> tuple[
     if coarse:
         outputs.append(value(names.KIND_LOG_PROBS, TensorProto.FLOAT, ["batch", coarse]))
     if count := len(graph.numbers):
+        for name, nothing in ((names.NUMBER_RANGES, names.NO_RANGE), (names.NUMBER_ESTIMATES, names.NO_ESTIMATE)):
+            inputs.append(value(name, TensorProto.DOUBLE, [f"{name}_batch", count, 2]))
+            to.constants.append(numpy_helper.from_array(np.tile(np.array(nothing), (1, count, 1)), name))
         outputs.append(value(names.NUMBER_MEANS, TensorProto.FLOAT, ["batch", count]))
         outputs.append(value(names.NUMBER_QUANTILES, TensorProto.FLOAT, ["batch", count, len(names.QUANTILES)]))
     outputs.append(value(names.EMBEDDING, TensorProto.FLOAT, ["batch", features]))

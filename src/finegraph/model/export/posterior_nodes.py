@@ -22,7 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.model.export.export_names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
 from finegraph.model.export.node_writer import Writer, floored, list_log_sum_exp, list_tables, log_sum_exp
-from finegraph.model.export.number_nodes import NumberScores, add_terms, add_values, scored_numbers
+from finegraph.model.export.number_nodes import NumberInputs, NumberScores, add_terms, add_values, scored_numbers
 
 _WIDE, _NARROW = np.float64, np.float32
 
@@ -42,6 +42,7 @@ def add_posterior(
     fine_evidence: str,
     evidence: str | None,
     number_scores: NumberScores | None = None,
+    number_inputs: NumberInputs | None = None,
 ) -> None:
     """Write the posterior; its outputs have the names of `export_names.py`.
 
@@ -53,9 +54,10 @@ def add_posterior(
         fine_evidence: (batch or 1, fine) likelihoods of the fine labels.
         evidence: (batch or 1, coarse) likelihoods of the coarse labels; None if there are no kinds.
         number_scores: those of the numbers; None for a softmax head, or if there are none.
+        number_inputs: the evidence on the numbers; None if none can be given.
     """
     table = graph_tensors(graph).numbers
-    numbers = scored_numbers(to, table, number_scores)
+    numbers = scored_numbers(to, table, number_scores, number_inputs)
     given = _read_evidence(to, fine_evidence)
     joint = to.node("Add", to.node("Add", to.cast(to.turn(fine_scores), _WIDE), given.log), given.penalty)
     joint = add_terms(to, table, numbers, joint)

@@ -6,6 +6,8 @@ An answer is a mapping from the names of outputs to arrays. A file is run as a s
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.errors import MissingExtraError
+from finegraph.inference import Around
 from finegraph.inference.evidence import FINE
 from finegraph.model.export import export_names as names
 from finegraph.model.features.engines import EngineName
@@ -35,10 +38,24 @@ Answers = dict[str, Shaped[NDArray[Any], " ..."]]
 
 
 class Likelihoods(NamedTuple):
-    """Evidence on a batch: a likelihood per fine label (batch, fine), and per coarse label (batch, coarse)."""
+    """Evidence on a batch.
+
+    Attributes:
+        fine: a likelihood per fine label.
+        coarse: a likelihood per coarse label.
+        ranges: per number the least and the greatest possible value; None if nothing is known of numbers.
+        estimates: per number a value and its standard deviation; None if nothing is known of numbers.
+    """
 
     fine: Float[NDArray[np.float32], "batch fine"]
     coarse: Float[NDArray[np.float32], "batch coarse"]
+    ranges: Float[NDArray[np.float64], "batch number 2"] | None = None
+    estimates: Float[NDArray[np.float64], "batch number 2"] | None = None
+
+    def on_numbers(self) -> dict[str, Float[NDArray[np.float64], "batch number 2"]]:
+        """What is given on numbers, by the name of the input."""
+        given = {names.NUMBER_RANGES: self.ranges, names.NUMBER_ESTIMATES: self.estimates}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Runner(Protocol):
@@ -70,32 +87,37 @@ class OnnxRunner:
     def __call__(
         self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
     ) -> Answers:
-        """The answers, given evidence if there is any; without, both inputs of evidence are left out."""
+        """The answers, given evidence if there is any; without, all inputs of evidence are left out."""
         inputs: dict[str, NDArray[Any]] = {names.IMAGES: images}
         if given is not None:
             inputs[names.FINE_EVIDENCE] = given.fine
             if given.coarse.shape[1]:
                 inputs[names.EVIDENCE] = given.coarse
+            inputs |= given.on_numbers()
         return dict(zip(self._outputs, self._session.run(None, inputs), strict=True))
 
 
 class TorchRunner:
     """A file of `torch.export`, loaded back."""
 
-    def __init__(self, content: bytes, fine: int, coarse: int) -> None:
+    def __init__(self, content: bytes, fine: int, coarse: int, numbers: int = 0) -> None:
         self._program = torch.export.load(io.BytesIO(content)).module()
-        self._fine, self._coarse = fine, coarse
+        self._fine, self._coarse, self._numbers = fine, coarse, numbers
 
     def __call__(
         self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
     ) -> Answers:
-        """The answers; without evidence all likelihoods are 1."""
+        """The answers; without evidence all likelihoods are 1, and numbers are not limited."""
         count = len(images)
         ones = Likelihoods(np.ones((count, self._fine), np.float32), np.ones((count, self._coarse), np.float32))
-        fine, coarse = given or ones
-        inputs = {names.FINE_EVIDENCE: torch.from_numpy(fine)}
+        given = given or ones
+        inputs = {names.FINE_EVIDENCE: torch.from_numpy(given.fine)}
         if self._coarse:
-            inputs[names.EVIDENCE] = torch.from_numpy(coarse)
+            inputs[names.EVIDENCE] = torch.from_numpy(given.coarse)
+        if self._numbers:
+            nothing = {names.NUMBER_RANGES: names.NO_RANGE, names.NUMBER_ESTIMATES: names.NO_ESTIMATE}
+            on_numbers = {name: np.tile(np.array(pair), (count, self._numbers, 1)) for name, pair in nothing.items()}
+            inputs |= {name: torch.from_numpy(value) for name, value in (on_numbers | given.on_numbers()).items()}
         with torch.no_grad():
             found: dict[str, Tensor] = self._program(torch.from_numpy(images), **inputs)
         return {name: value.numpy() for name, value in found.items()}
@@ -119,6 +141,8 @@ class ModelRunner:
         posterior = self._classifier.of_photos(found.posterior)
         if given is not None:
             posterior = posterior.given(_by_kind(posterior.tensors.columns, given))
+            for evidence in _by_number(posterior.graph.numbers, given):
+                posterior = posterior.given(evidence)
         with torch.no_grad():
             fine = posterior.log_probs()
             kinds = [posterior.kind_log_probs(kind, fine) for kind in self._classifier.graph.kinds]
@@ -139,6 +163,20 @@ def _by_kind(columns: dict[str, slice], given: Likelihoods) -> dict[str, object]
     """Likelihoods as `Posterior.given` takes them."""
     found: dict[str, object] = {kind: torch.from_numpy(given.coarse[:, places]) for kind, places in columns.items()}
     return {FINE: torch.from_numpy(given.fine), **found}
+
+
+def _by_number(numbers: Sequence[str], given: Likelihoods) -> Iterator[dict[str, object]]:
+    """Ranges and then estimates as `Posterior.given` takes them."""
+    if given.ranges is not None:
+        yield {
+            name: [None if pair == names.NO_RANGE else pair for pair in map(tuple, given.ranges[:, place].tolist())]
+            for place, name in enumerate(numbers)
+        }
+    if given.estimates is not None:
+        yield {
+            name: [None if math.isinf(pair[1]) else Around(*pair) for pair in given.estimates[:, place].tolist()]
+            for place, name in enumerate(numbers)
+        }
 
 
 def check_onnx() -> None:

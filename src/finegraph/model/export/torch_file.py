@@ -1,7 +1,7 @@
 """A classifier as a program of `torch.export`: the same inputs and outputs as the ONNX file.
 
 The program is traced from the package's own posterior, so it is not a second version of the formulas. The batch may
-have any size; evidence has a row per image and must be given, as ones where nothing is known. Its texts are in the file
+have any size; evidence has a row per image and must be given, also where nothing is known. Its texts are in the file
 `metadata.json` inside. Loading needs torch alone.
 """
 
@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Shaped, UInt8
+from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor, nn
 from torch.export import Dim
 
 from finegraph.errors import ExportError
+from finegraph.graph.number import MAX_VALUE
 from finegraph.inference import Posterior
+from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
-from finegraph.model.export.tracing import quiet, traced_quantiles
+from finegraph.model.export.tracing import quiet, traced_mean, traced_quantiles
 from finegraph.model.photo_classifier import PhotoClassifier
 
 METADATA = "metadata.json"
@@ -41,6 +43,8 @@ class Answers(nn.Module):
         *,
         fine_evidence: Float[Tensor, "batch fine"],
         evidence: Float[Tensor, "batch coarse"] | None = None,
+        number_ranges: Float[Tensor, "batch number 2"] | None = None,
+        number_estimates: Float[Tensor, "batch number 2"] | None = None,
     ) -> dict[str, Shaped[Tensor, " ..."]]:
         """All answers about images; see `export_names.py` for what goes in and out."""
         features, coarse_features = self.network.features(images.permute(0, 3, 1, 2))
@@ -48,17 +52,75 @@ class Answers(nn.Module):
         if self.temperature != 1.0:
             plain = plain.tempered(self.temperature)
         length = features.norm(dim=1, keepdim=True).clamp_min(names.SMALLEST_NORM)
-        return {**_answers(plain, fine_evidence, evidence), names.EMBEDDING: features / length}
+        on_numbers = None
+        if number_ranges is not None and number_estimates is not None:
+            on_numbers = number_evidence(plain.tensors.numbers, number_ranges, number_estimates)
+        return {**_answers(plain, fine_evidence, evidence, on_numbers), names.EMBEDDING: features / length}
 
 
-def _answers(plain: Posterior, fine_evidence: Tensor, evidence: Tensor | None) -> dict[str, Tensor]:
-    """The log probabilities given likelihoods."""
+class NumberEvidence(NamedTuple):
+    """Evidence on numbers on their inner scales, as `Posterior.with_evidence` takes it, and whether it is usable."""
+
+    known: Float[Tensor, "batch number 4"]
+    usable: Bool[Tensor, " batch"]
+
+
+def number_evidence(
+    table: NumberTable, ranges: Float[Tensor, "batch number 2"], estimates: Float[Tensor, "batch number 2"]
+) -> NumberEvidence:
+    """Ranges and estimates, in the units of the numbers, on their inner scales.
+
+    Args:
+        table: the numbers of the graph.
+        ranges: per number the least and the greatest possible value.
+        estimates: per number a value and its standard deviation.
+    """
+    rows, usable = [], torch.ones_like(ranges[:, 0, 0], dtype=torch.bool)
+    for each in table.numbers:
+        number, (low, high) = each.number, ranges[:, each.place].double().unbind(dim=1)
+        value, spread = estimates[:, each.place].double().unbind(dim=1)
+        nothing = spread == torch.inf
+        good = (low <= high) & (_in_range(low) | (low == -torch.inf)) & (_in_range(high) | (high == torch.inf))
+        good = good & (spread > 0) & (nothing | _in_range(value))
+        if number.scale == "log":
+            good = good & (high > 0) & (nothing | (value > 0))
+        value = torch.where(good & ~nothing, value, 1.0)
+        deviation = spread / number.width
+        if number.scale == "log":
+            deviation = deviation / value
+        good = good & (deviation >= 1.0 / MAX_VALUE)
+        precision = torch.where(good, deviation, torch.inf).square().reciprocal()
+        low, high = torch.where(good, low, -torch.inf), torch.where(good, high, torch.inf)
+        rows.append(torch.stack([_inner(each, value), precision, _inner(each, low), _inner(each, high)], dim=1))
+        usable = usable & good
+    return NumberEvidence(torch.stack(rows, dim=1), usable)
+
+
+def _in_range(value: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+    return value.abs() <= MAX_VALUE
+
+
+def _inner(number: NumberTensors, value: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    """Values on the inner scale; those of fine labels to the last digit, whatever logarithm is used."""
+    scaled = value.clamp_min(0.0).log() if number.number.scale == "log" else value
+    inner = (scaled - number.number.centre) / number.number.width
+    known = torch.from_numpy(number.number.values.copy()).to(value)
+    same = torch.where(value.unsqueeze(1) == known, number.fine_value, -torch.inf).amax(dim=1)
+    return torch.where(same > -torch.inf, same, inner)
+
+
+def _answers(
+    plain: Posterior, fine_evidence: Tensor, evidence: Tensor | None, on_numbers: NumberEvidence | None
+) -> dict[str, Tensor]:
+    """The log probabilities given likelihoods and evidence on numbers."""
     likelihood = fine_evidence if evidence is None else torch.cat([fine_evidence, evidence], dim=1)
     usable = (likelihood >= 0) & (likelihood < torch.inf)
     log = torch.where(usable, likelihood, 0.0).double().log()
-    given = plain.with_evidence(log)
+    given = plain.with_evidence(log, None if on_numbers is None else on_numbers.known)
     scores = given.joint_scores().scores
     possible = usable.all(dim=1) & (scores.amax(dim=1) > -torch.inf)
+    if on_numbers is not None:
+        possible = possible & on_numbers.usable
     # A row without a possible label would become NaN; it is put back to minus infinity below.
     fine = torch.log_softmax(torch.where(possible.unsqueeze(1), scores, 0.0), dim=1)
     fine = fine.masked_fill(~possible.unsqueeze(1), -torch.inf)
@@ -70,7 +132,7 @@ def _answers(plain: Posterior, fine_evidence: Tensor, evidence: Tensor | None) -
         # Where nothing is possible, any weights do.
         weights = torch.where(possible.unsqueeze(1), fine, 0.0)
         values = [(number, given.value(number.name, weights)) for number in plain.tensors.numbers.numbers]
-        found[names.NUMBER_MEANS] = torch.stack([value.mean for _, value in values], dim=1).float()
+        found[names.NUMBER_MEANS] = torch.stack([traced_mean(*pair) for pair in values], dim=1).float()
         quantiles = [traced_quantiles(*pair, names.QUANTILES) for pair in values]
         found[names.NUMBER_QUANTILES] = torch.stack(quantiles, dim=1).float()
     return found
@@ -88,6 +150,11 @@ def torch_bytes(classifier: PhotoClassifier) -> bytes:
     inputs: dict[str, Any] = {names.FINE_EVIDENCE: torch.ones(_TRACED, len(graph))}
     if coarse:
         inputs[names.EVIDENCE] = torch.ones(_TRACED, coarse)
+    if count := len(graph.numbers):
+        nothing = {names.NUMBER_RANGES: names.NO_RANGE, names.NUMBER_ESTIMATES: names.NO_ESTIMATE}
+        inputs |= {
+            name: torch.tensor(pair, dtype=torch.float64).repeat(_TRACED, count, 1) for name, pair in nothing.items()
+        }
     images = torch.zeros(_TRACED, size, size, 3, dtype=torch.uint8)
     shapes = {names.IMAGES: batch, **dict.fromkeys(inputs, batch)}
     try:

@@ -1,7 +1,7 @@
 """What tracing a model by torch needs: quantiles in a fixed number of steps, and exporters that keep quiet.
 
 `ValueDistribution.quantile` searches until nothing changes; a traced program has no such loop. Here an interval that
-holds all of the probability is halved 60 times, in float64. Exact values are found in sums of probabilities. Torch's
+holds all of the probability is halved 44 times, in float64. Exact values are found in sums of probabilities. Torch's
 exporters warn of their own insides whatever is exported; `quiet` silences them.
 """
 
@@ -18,12 +18,13 @@ from torch import Tensor
 
 from finegraph.inference import ValueDistribution
 from finegraph.inference.numbers.number_tensors import NumberTensors
+from finegraph.model.export.cut_normal import CutNormals, Ends
 
 REACH = 8.0
 """This many standard deviations from the mean of a component nothing counts."""
 ROUNDING = 1e-7
 """By how much, relative to it, a sum of probabilities may miss a quantile."""
-_HALVINGS = 60
+_HALVINGS = 44
 
 
 def traced_quantiles(
@@ -33,7 +34,7 @@ def traced_quantiles(
 
     Args:
         number: the tensors of the number.
-        value: what is known of it; without evidence on it.
+        value: what is known of it.
         quantiles: the probabilities.
     """
     weights = value.weights
@@ -41,19 +42,47 @@ def traced_quantiles(
     if number.points:
         before = (weights.cumsum(dim=1).unsqueeze(2) < goal).sum(dim=1).clamp_max(number.count - 1)
         return value.to_outer(number.value[before])
-    mean, deviation = value.components.mean.unsqueeze(2), value.components.variance.sqrt().unsqueeze(2)
-    exact = deviation == 0
-    scale = torch.where(exact, 1.0, deviation)
-    nothing = goal * 0.0 + weights.sum(dim=1, keepdim=True) * 0.0
-    low = (mean - REACH * deviation).amin(dim=1) + nothing
-    high = (mean + REACH * deviation).amax(dim=1) + nothing
+    normals, possible, places = _cut(value), weights > 0, goal.reshape(-1, 1, 1)
+    reach = torch.where(normals.exact, 0.0, REACH * normals.deviation)
+    low = torch.where(possible, normals.top - reach, torch.inf).amin(dim=1, keepdim=True)
+    high = torch.where(possible, normals.top + reach, -torch.inf).amax(dim=1, keepdim=True)
+    low, high = (torch.minimum(torch.maximum(end, normals.ends.low), normals.ends.high) for end in (low, high))
+    # Where nothing is possible, any value does.
+    low, high = (torch.where(end.isfinite(), end, 0.0) + 0.0 * places for end in (low, high))
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        away = middle.unsqueeze(1) - mean
-        under = torch.where(exact, (away >= 0).to(away.dtype), torch.special.ndtr(away / scale))
-        enough = (weights.unsqueeze(2) * under).sum(dim=1) >= goal
+        below = torch.where(possible, weights * normals.probability_below(middle), 0.0)
+        enough = below.sum(dim=2, keepdim=True) >= places
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-    return value.to_outer(high)
+    return value.to_outer(high.squeeze(2).t())
+
+
+def traced_mean(number: NumberTensors, value: ValueDistribution) -> Float[Tensor, " batch"]:
+    """The expected value, in the user's unit.
+
+    Args:
+        number: the tensors of the number.
+        value: what is known of it.
+    """
+    if number.points:
+        return value.weights @ value.to_outer(number.value)
+    normals = _cut(value)
+    if number.number.scale == "log":
+        means = torch.exp(number.number.centre + normals.log_mean_of_exp(number.number.width))
+        low, high = (value.to_outer(end) for end in normals.ends)
+        means = torch.minimum(torch.maximum(means, low), high)
+    else:
+        means = value.to_outer(normals.mean_of())
+    return torch.where(value.weights > 0, value.weights * means, 0.0).sum(dim=1)
+
+
+def _cut(value: ValueDistribution) -> CutNormals:
+    """The components of a value, cut to the interval of each sample."""
+    _, mean, variance, low, high = value.components
+    if low is None or high is None:
+        nothing = 0.0 * value.weights[:, :1]
+        low, high = nothing - torch.inf, nothing + torch.inf
+    return CutNormals(mean, variance, Ends(low, high))
 
 
 @contextlib.contextmanager
