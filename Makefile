@@ -99,7 +99,7 @@ dist: $(BIN)/python
 	build/dist/bin/python -m twine check --strict dist/*
 
 test-all: $(VENV)/.dev
-	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest $(SPREAD)
+	FINEGRAPH_MALFORMED=5000 FINEGRAPH_EXAMPLES=300 $(BIN)/python -m pytest $(SPREAD)
 
 # No test may depend on the processor. These compare fits, posteriors, gradients and exports; each pair is what torch
 # may use of the processor and how many threads. The other libraries of matrices are held to the same.

@@ -20,7 +20,10 @@ pytest_plugins = ["browser", "postgres_server"]
 torch.set_num_threads(int(os.environ.get("FINEGRAPH_TEST_THREADS", "1")))  # `make test-cpu` says 2 as well
 # How quickly examples are made, and how many texts are no names, says nothing of the code: machines are slow at times.
 _UNCHECKED = [hypothesis.HealthCheck.filter_too_much, hypothesis.HealthCheck.too_slow]
-hypothesis.settings.register_profile("finegraph", deadline=None, suppress_health_check=_UNCHECKED)
+_EXAMPLES = int(os.environ.get("FINEGRAPH_EXAMPLES", "40"))  # `make test-all` says more
+hypothesis.settings.register_profile(
+    "finegraph", max_examples=_EXAMPLES, deadline=None, suppress_health_check=_UNCHECKED
+)
 hypothesis.settings.load_profile("finegraph")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests that run in the background are started so; those of stopping a run would wait for ever.

@@ -132,7 +132,7 @@ def test_signals_stay_as_they_are_elsewhere(monkeypatch):
     assert seen == [signal.SIG_DFL]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_before_the_first_step_as_a_process(tmp_path, number):
     """A pipe in place of a photo list keeps the process where it is until it is told to stop."""
     os.mkfifo(tmp_path / "images.csv")

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -158,21 +157,18 @@ def test_wrong_values_are_refused(finegraph, manifest):
     assert "missing argument 'SOURCE': the photos to train on" in result.err
 
 
-def test_interrupt_and_resume_as_a_process(manifest, tmp_path):
-    def command(*more):
-        own = [sys.executable, str(RUN_TINY), "train", *more, "--run", str(tmp_path / "run")]
-        return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-
+def test_interrupt_as_a_process_and_resume(finegraph, manifest, tmp_path):
+    run = tmp_path / "run"
     numbers = ["--network", "tiny", "--weights", "none", "--tune", "all", "--epochs", "2000", "--batch-size", "8"]
-    process = command(str(manifest), *numbers)
-    metrics = tmp_path / "run" / "metrics.csv"
+    command = [sys.executable, str(RUN_TINY), "train", str(manifest), *numbers, "--run", str(run)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = run / "metrics.csv"
     while process.poll() is None and not (metrics.exists() and len(metrics.read_text().splitlines()) > 2):
         time.sleep(0.05)
     process.terminate()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert f"finegraph train --run {tmp_path / 'run'} --resume" in out
-    process = command("--resume", "--epochs", "3")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 3
-    assert "epochs was 2000, now 3" in err
+    assert f"finegraph train --run {run} --resume" in out
+    resumed = finegraph("train", "--resume", "--epochs", "3", "--run", run)
+    assert resumed.code == 3
+    assert "epochs was 2000, now 3" in resumed.err

@@ -1,6 +1,6 @@
 import pytest
 from graph_strategies import NAMES, distinct
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from finegraph.graph.faults import CellError
@@ -88,13 +88,11 @@ def cells(draw):
     return Cell(labels, weights) if labels else None
 
 
-@settings(max_examples=300, deadline=None)
 @given(cells())
 def test_parsing_what_was_formatted_gives_the_same_cell(cell):
     assert parse_cell(format_cell(cell)) == cell
 
 
-@settings(max_examples=300, deadline=None)
 @given(NAMES)
 def test_names_survive_the_header_and_the_fine_column(name):
     text = format_name(name)

@@ -155,7 +155,7 @@ PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["", "kind,more,less\n", "kind,more,less,who,same\n"]),
     st.lists(st.sampled_from(PIECES), max_size=25),
@@ -184,7 +184,6 @@ def test_photos_as_their_fine_labels():
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans(), st.sampled_from([1.0, 0.6])).filter(
@@ -391,7 +390,6 @@ def test_divided_pairs_circles_and_groups():
     assert not find_conflicts("heat", told("a>b", "b>c", "a>c", "c=a")).circles
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda pair: pair[0] != pair[1]), max_size=12))
 def test_circles_as_brute_force_finds_them(pairs):
     comparisons = told(*(f"{i}>{j}" for i, j in pairs))

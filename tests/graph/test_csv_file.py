@@ -3,7 +3,7 @@ import codecs
 import numpy as np
 import pytest
 from graph_strategies import graphs
-from hypothesis import given, settings
+from hypothesis import given
 
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphError, GraphFileError
@@ -250,7 +250,6 @@ def test_a_written_graph_looks_as_one_would_write_it():
     assert format_csv(read(MENU)) == MENU.replace("plate:3|bowl:1", "plate:0.75|bowl:0.25")
 
 
-@settings(max_examples=200, deadline=None)
 @given(graphs())
 def test_reading_what_was_written_gives_an_equal_graph(graph):
     assert read(format_csv(graph)) == graph

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from graph_strategies import graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from finegraph import Kind, LabelGraph
@@ -35,7 +35,6 @@ def test_a_good_file():
     assert graph_from_json(text, "menu.json") == LabelGraph(["a", "b"], [expected])
 
 
-@settings(max_examples=100, deadline=None)
 @given(graphs(), st.booleans())
 def test_reading_what_was_written_gives_an_equal_graph(graph, uniform):
     graph = graph.with_unknown_prior("uniform" if uniform else "frequency")

@@ -3,7 +3,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 from graph_strategies import graphs
-from hypothesis import given, settings
+from hypothesis import given
 
 from finegraph import Kind, LabelGraph
 from finegraph.graph.graph_files import graph_from_csv
@@ -207,7 +207,6 @@ def test_a_misspelling_among_many_labels_that_all_look_alike_is_found_quickly():
     assert [fault.value for fault in RULES["misspelt-label"](graph, None)] == ["restaurent"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_any_graph_can_be_linted(graph):
     for fault in lint(graph, list(range(2, 2 + len(graph)))):

@@ -394,7 +394,7 @@ def test_many_runs_look_different_in_print():
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("fine", [7, 20])
+@pytest.mark.parametrize("fine", [pytest.param(7, marks=pytest.mark.slow), 20])
 def test_long_names_leave_room_for_the_metrics(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
     from finegraph.reports.plots import plot_style, report_plots
