@@ -1,7 +1,5 @@
 """Features of several processes: all of them, in order, in the first; `test_typed_ranks.py` has real processes."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,38 +9,10 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.errors import PhotoFileError
 from finegraph.model.features import Features
 from finegraph.training import shared_features as shared_file
-from finegraph.training.distributed import Ranks
 from finegraph.training.shared_features import FeatureCrew, shared_features
+from thread_ranks import ThreadRanks
 
 PHOTOS = Samples([Sample(Path(f"{number}.png"), str(number)) for number in range(11)], "made up")
-
-
-class Threads:
-    """Processes as threads, which exchange by a table."""
-
-    def __init__(self, size):
-        self.size, self.table, self.barrier = size, [None] * size, threading.Barrier(size, timeout=20)
-
-    def rank(self, number):
-        threads = self
-
-        class Rank(Ranks):
-            def gather(self, value):
-                threads.table[self.rank] = value
-                threads.barrier.wait()
-                found = list(threads.table)
-                threads.barrier.wait()
-                return found
-
-            def gather_first(self, value):
-                found = self.gather(value)
-                return found if self.first else None
-
-        return Rank(number, self.size)
-
-    def run(self, work):
-        with ThreadPoolExecutor(self.size) as pool:
-            return list(pool.map(work, map(self.rank, range(self.size))))
 
 
 def features_of(samples, bad=()):
@@ -65,7 +35,9 @@ def features_of(samples, bad=()):
 @pytest.mark.parametrize("rows", [1, 2, 4096])
 def test_the_first_process_has_what_one_alone_computes(monkeypatch, size, rows):
     monkeypatch.setattr(shared_file, "_ROWS_AT_ONCE", rows)
-    found = Threads(size).run(lambda rank: shared_features(rank, PHOTOS, lambda own: features_of(own, bad=("3", "8"))))
+    found = ThreadRanks(size).run(
+        lambda rank: shared_features(rank, PHOTOS, lambda own: features_of(own, bad=("3", "8")))
+    )
     assert found[1:] == [None] * (size - 1)
     alone = features_of(PHOTOS, bad=("3", "8"))
     for name in ("fine", "coarse", "views"):
@@ -88,7 +60,7 @@ def test_a_photo_that_cannot_be_read_ends_all_with_the_first_such_photo():
             shared_features(rank, PHOTOS, compute)
         return caught.value.path
 
-    assert Threads(3).run(work) == ["5.png"] * 3
+    assert ThreadRanks(3).run(work) == ["5.png"] * 3
 
 
 def test_other_processes_help_until_the_first_has_ended():
@@ -109,7 +81,7 @@ def test_other_processes_help_until_the_first_has_ended():
             found = [crew.of(part, lambda done, total: told.append((done, total))) for part in asked]
         return [part.keys for part in found], told
 
-    first, *others = Threads(3).run(work)
+    first, *others = ThreadRanks(3).run(work)
     assert others == [None, None]
     assert first[0] == [tuple(one.label.encode() for one in part) for part in asked]
     assert computed == [[2, 1, 2], [1, 2], [1, 2]]
@@ -126,4 +98,4 @@ def test_an_error_of_the_first_process_ends_the_others_in_peace():
         except ValueError as error:
             return str(error)
 
-    assert Threads(2).run(work) == ["no such index", None]
+    assert ThreadRanks(2).run(work) == ["no such index", None]

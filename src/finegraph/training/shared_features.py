@@ -1,4 +1,4 @@
-"""Features that the processes of a job compute together: each those of its share, sent to the first process.
+"""Features that the processes of a job compute together: each those of its share, sent to the first process or kept.
 
 Nothing is exchanged by the disk, so machines need not share one. Features are sent some photos at a time. A photo that
 cannot be read ends all processes with the same error, that of the first such photo.
@@ -6,7 +6,8 @@ cannot be read ends all processes with the same error, that of the first such ph
 The first process alone may know which photos are wanted, such as those that are not yet in an index. It asks for them
 part by part (`FeatureCrew.of`), and the others help (`FeatureCrew.help`) until it has ended.
 
-Cost: the network, split among processes; 4 bytes per feature are sent once and held in the first process.
+Cost: the network, split among processes; 4 bytes per feature are sent once and held in the first process. Where sums of
+features are all that is wanted, each process keeps its own (`own_features`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,21 @@ def shared_features(ranks: Ranks, samples: Samples, compute: Compute) -> Feature
     """
     if ranks.size == 1:
         return compute(samples)
+    parts = _gathered(ranks, own_features(ranks, samples, compute))
+    return None if parts is None else _in_order(parts, samples, ranks.size)
+
+
+def own_features(ranks: Ranks, samples: Samples, compute: Compute) -> Features | None:
+    """The features of this process's share of the photos; None if it has none of them.
+
+    Args:
+        ranks: this process among the others; all have to call this with the same photos.
+        samples: the photos of all.
+        compute: gives the features of some photos.
+
+    Raises:
+        PhotoFileError: in all processes, if a photo cannot be read and that is an error.
+    """
     numbers = ranks.share(range(len(samples)))
     own, fault = None, None
     try:
@@ -52,8 +68,31 @@ def shared_features(ranks: Ranks, samples: Samples, compute: Compute) -> Feature
     faults = [one for one in ranks.gather(fault) if one is not None]
     if faults:
         raise min(faults, key=lambda one: one[0])[1]
-    parts = _gathered(ranks, own)
-    return None if parts is None else _in_order(parts, samples, ranks.size)
+    return own
+
+
+def all_faults(
+    ranks: Ranks, samples: Samples, own: Features | None
+) -> tuple[tuple[PhotoFileError, ...], tuple[str, ...]]:
+    """The photos that no process could read, in their order, and what was odd in any of them; in all processes.
+
+    Args:
+        ranks: this process among the others.
+        samples: the photos of all.
+        own: the features of this process's share.
+    """
+    found = ranks.gather(((), ()) if own is None else (own.bad, own.notes))
+    return (
+        _by_place([error for bad, _ in found for error in bad], samples),
+        tuple(dict.fromkeys(note for _, notes in found for note in notes)),
+    )
+
+
+def _by_place(errors: Sequence[PhotoFileError], samples: Samples) -> tuple[PhotoFileError, ...]:
+    """Errors in the order of the photos, one for each."""
+    places = {str(sample.path): place for place, sample in reversed(list(enumerate(samples)))}
+    bad = {error.path: error for error in errors}
+    return tuple(sorted(bad.values(), key=lambda error: places.get(error.path, len(samples))))
 
 
 def _gathered(ranks: Ranks, own: Features | None) -> list[tuple[int, Features]] | None:
@@ -92,8 +131,6 @@ def _in_order(parts: Sequence[tuple[int, Features]], samples: Samples, size: int
     numbers = [rank + number * size for rank, part in parts for number in part.numbers]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
     keys = [key for _, part in parts for key in part.keys]
-    places = {str(sample.path): place for place, sample in reversed(list(enumerate(samples)))}
-    bad = {error.path: error for _, part in parts for error in part.bad}
 
     def joined(tensors: Sequence[Tensor | None]) -> Tensor | None:
         some = [tensor for tensor in tensors if tensor is not None]
@@ -108,7 +145,7 @@ def _in_order(parts: Sequence[tuple[int, Features]], samples: Samples, size: int
         samples=Samples([samples[numbers[place]] for place in order], samples.source, samples.notes),
         numbers=tuple(numbers[place] for place in order),
         keys=tuple(keys[place] for place in order) if keys else (),
-        bad=tuple(sorted(bad.values(), key=lambda error: places.get(error.path, len(samples)))),
+        bad=_by_place([error for _, part in parts for error in part.bad], samples),
         cached=sum(part.cached for _, part in parts),
         notes=tuple(dict.fromkeys(note for _, part in parts for note in part.notes)),
     )

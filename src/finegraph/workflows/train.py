@@ -241,7 +241,7 @@ def _train(
 ) -> tuple[dict[str, Any], CalibratedModel | None, TrainingFeatures | None]:
     """Train, calibrate, and save the model; returns the rest of the result, the model if it is new, and features."""
     views = make_views(settings, network)
-    model, known, statistics, learnt = None, None, None, None
+    model, known, judged, statistics, learnt = None, None, None, None, None
     result: dict[str, Any] = {"model": None, "finished": True, "metrics": {}, "strengths": None, "bad": []}
     bad: dict[str, str] = {}
     if settings.tune == "head":
@@ -253,7 +253,7 @@ def _train(
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             result.update(metrics=tuned.metrics, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
             bad = {error.path: error.reason for error in tuned.bad}
-            known, statistics, learnt = tuned.known, tuned.statistics, tuned.learnt
+            known, judged, statistics, learnt = tuned.known, tuned.judged, tuned.statistics, tuned.learnt
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
         stage = _stages(watcher, ranks)
@@ -277,7 +277,6 @@ def _train(
         # An existing model may have been calibrated since.
         about = _about(settings, data, result, bad)
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about, statistics=statistics)
-        judged = None if known is None else known.judged
         stage = _stages(watcher, ranks)
         chosen_by = result["strengths"] or {}
         held_out = sum(int(chosen_by.get(name, 0)) for name in ("held_out", "validated"))

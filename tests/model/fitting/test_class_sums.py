@@ -8,6 +8,7 @@ import torch
 
 from finegraph.errors import InputError, ShapeError
 from finegraph.model.fitting.class_sums import ClassSums
+from thread_ranks import ThreadRanks
 
 LABELS = 7
 
@@ -26,11 +27,23 @@ def _assert_same(one: ClassSums, other: ClassSums) -> None:
     torch.testing.assert_close(one.scatter, other.scatter, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 20, 50])
-def test_merging_two_parts_gives_the_whole(cut):
+@pytest.mark.parametrize("cuts", [(0, 50), (0, 0, 20), (1, 30), ()])
+def test_statistics_of_several_processes_add_up_to_those_of_all_samples(monkeypatch, cuts):
+    monkeypatch.setattr("finegraph.model.fitting.class_sums._MAX_SENT", 12)
     x, y, w = _samples(50, offset=100.0)
-    parts = [ClassSums.of(x[rows], y[rows], LABELS, w[rows], scatter=True) for rows in (np.s_[:cut], np.s_[cut:])]
-    _assert_same(parts[0].merge(parts[1]), ClassSums.of(x, y, LABELS, w, scatter=True))
+    parts = [slice(start, end) for start, end in zip((0, *cuts), (*cuts, 50), strict=True)]
+
+    def work(rank):
+        rows = parts[rank.rank]
+        own = ClassSums.of(x[rows], y[rows], LABELS, w[rows], scatter=True)
+        before = own.sums.clone()
+        found = own.of_all(rank)
+        assert torch.equal(own.sums, before)
+        return found
+
+    whole = ClassSums.of(x, y, LABELS, w, scatter=True)
+    for found in ThreadRanks(len(parts)).run(work):
+        _assert_same(found, whole)
 
 
 def test_samples_are_added_in_chunks_and_taken_out_again(monkeypatch):
@@ -57,7 +70,5 @@ def test_misuse_is_refused_in_words():
         found.remove(torch.cat([x, x]), torch.cat([y, y]))
     with pytest.raises(ShapeError, match="expected rows of 5 features"):
         found.add(x[:, :3], y)
-    with pytest.raises(ShapeError, match="expected the same labels and features"):
-        found.merge(ClassSums.of(x, y, LABELS + 1))
     with pytest.raises(InputError, match="made without a scatter matrix"):
         found.total_covariance()

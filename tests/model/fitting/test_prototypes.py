@@ -9,7 +9,7 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
-from finegraph.model.fitting import prototype_strengths
+from finegraph.model.fitting import prototype_strengths, shared_samples
 from finegraph.model.fitting.alike_folds import alike_folds
 from finegraph.model.fitting.class_means import Links, class_means, solve_effects
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
@@ -202,7 +202,7 @@ def test_copies_of_a_photo_are_held_out_together():
 def test_strengths_of_many_labels_are_chosen_by_some_of_them(monkeypatch):
     graph = _graph(48)
     x, y = _photos(graph, [3] * 48)
-    monkeypatch.setattr(prototype_strengths, "MAX_SELECTION_LABELS", 9)
+    monkeypatch.setattr(shared_samples, "MAX_SELECTION_LABELS", 9)
     fit = fit_prototypes(x, y, graph)
     assert 0 < fit.held_out <= 27
     assert (fit.head(fit.scaling(x)).log_probs().argmax(dim=1) == y).double().mean() > 0.9

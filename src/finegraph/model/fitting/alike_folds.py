@@ -91,7 +91,9 @@ def _groups(directions: Float[Tensor, "label batch feature"], count: int) -> Int
         own = (best.values > -math.inf).nonzero()[:, 0]
         if not len(own):
             break
-        one, two = best.indices[own] // size, best.indices[own] % size
+        # Of the pair and its mirror image, rounding decides which is larger; it must not decide which group remains.
+        pair = torch.stack([best.indices[own] // size, best.indices[own] % size])
+        one, two = pair.amin(dim=0), pair.amax(dim=0)
         weights = sizes[own, one].unsqueeze(1), sizes[own, two].unsqueeze(1)
         joined = (weights[0] * likeness[own, one] + weights[1] * likeness[own, two]) / (weights[0] + weights[1])
         likeness[own, one], likeness[own, :, one] = joined, joined

@@ -35,6 +35,8 @@ from finegraph.graph import LabelGraph
 
 MAX_DENSE_LABELS = 1500
 """Up to this many fine labels the system is solved as a dense matrix."""
+_DIRECTIONS = 32
+"""How many directions of the features are solved together if there are many fine labels."""
 FREE_MEAN = 10.0
 """The prior variance of mu_0, as a multiple of that of the class means: large, so that it is free."""
 _LENGTH_COUNT = 5.0
@@ -142,8 +144,11 @@ class Links:
 
     def down(self, coarse: Mapping[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
         """For each fine label, the sum of the effects of its parents and values."""
-        parts = [torch.sparse.mm(self.designs[name], coarse[name]) for name in self.names]
-        return torch.stack(parts).sum(dim=0)
+        first, *others = self.names
+        found: Tensor = torch.sparse.mm(self.designs[first], coarse[first])
+        for name in others:
+            found.addmm_(self.designs[name], coarse[name])
+        return found
 
     def of_labels(self, kind: str, effects: Float[Tensor, "_ feature"]) -> Float[Tensor, "label feature"]:
         """The effect of each label of a kind; for an ordered kind, the sum of its steps."""
@@ -182,23 +187,24 @@ def solve_effects(
     centre = means[seen].mean(dim=0) if bool(seen.any()) else torch.zeros_like(means[0])
     own = links.own_variance(variances)
     diagonal = own[seen] + variances.noise / counts[seen]
-    shown = means[seen] - centre
+    shown = means[seen].sub_(centre)
     matrices = {name: _rows(links.designs[name], seen) for name in links.names}
     strengths = {name: variances.of(name) for name in links.names}
     if int(seen.sum()) <= MAX_DENSE_LABELS:
         force = torch.linalg.solve(_covariance(matrices, strengths, diagonal), shown)
     else:
         force = conjugate_gradients(matrices, strengths, diagonal, shown)
-    fine = torch.zeros_like(means)
-    fine[seen] = own[seen, None] * force
     coarse = {name: strengths[name] * torch.sparse.mm(matrices[name].t(), force) for name in links.names}
+    del shown
+    fine = torch.zeros_like(means)
+    fine[seen] = force.mul_(own[seen, None])
     return Effects(centre=centre, fine=fine, coarse=coarse)
 
 
 def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
     """mu_0 + e + the sum of the effects of parents and values."""
     means = effects.centre + effects.fine
-    return means + links.down(effects.coarse) if links.names else means
+    return means.add_(links.down(effects.coarse)) if links.names else means
 
 
 def score_factors(
@@ -330,31 +336,39 @@ def conjugate_gradients(
     right: Float[Tensor, "fine feature"],
     tolerance: float = 1e-9,
 ) -> Float[Tensor, "fine feature"]:
-    """V^-1 right, without V: a step costs a pass over the edges. Its diagonal is the preconditioner."""
+    """V^-1 right, without V: a step costs a pass over the edges. Its diagonal is the preconditioner.
+
+    Directions do not depend on each other; they are solved some at a time, so that what a step needs stays small.
+    """
     transposed = {kind: matrix.t().coalesce() for kind, matrix in matrices.items()}
 
     def times(rows: Tensor) -> Tensor:
         out = diagonal[:, None] * rows
         for kind, matrix in matrices.items():
-            out += kinds[kind] * torch.sparse.mm(matrix, torch.sparse.mm(transposed[kind], rows))
+            out.addmm_(matrix, torch.sparse.mm(transposed[kind], rows), alpha=kinds[kind])
         return out
 
     scale = diagonal.clone()
     for kind, matrix in matrices.items():
         scale += kinds[kind] * torch.sparse.sum(matrix * matrix, dim=1).to_dense()
     scale = 1.0 / scale[:, None]
-    found, rest = torch.zeros_like(right), right.clone()
-    near = scale * rest
-    along, size = near.clone(), (rest * near).sum(dim=0)
-    enough = tolerance**2 * (right * right).sum(dim=0)
-    for _ in range(len(right)):
-        ahead = times(along)
-        step = size / (along * ahead).sum(dim=0).clamp_min(torch.finfo(right.dtype).tiny)
-        found += step * along
-        rest -= step * ahead
-        if bool(((rest * rest).sum(dim=0) <= enough).all()):
-            break
+    found = torch.empty_like(right)
+    for start in range(0, right.shape[1], _DIRECTIONS):
+        part = slice(start, start + _DIRECTIONS)
+        rest = right[:, part].contiguous() if right.shape[1] > _DIRECTIONS else right.clone()
+        enough = tolerance**2 * (rest * rest).sum(dim=0)
         near = scale * rest
-        size, before = (rest * near).sum(dim=0), size
-        along = near + (size / before.clamp_min(torch.finfo(right.dtype).tiny)) * along
+        along, size = near.clone(), (rest * near).sum(dim=0)
+        own = torch.zeros_like(rest)
+        for _ in range(len(right)):
+            ahead = times(along)
+            step = size / (along * ahead).sum(dim=0).clamp_min(torch.finfo(right.dtype).tiny)
+            own.addcmul_(step, along)
+            rest.addcmul_(step, ahead, value=-1.0)
+            if bool(((rest * rest).sum(dim=0) <= enough).all()):
+                break
+            torch.mul(scale, rest, out=near)
+            size, before = (rest * near).sum(dim=0), size
+            along.mul_(size / before.clamp_min(torch.finfo(right.dtype).tiny)).add_(near)
+        found[:, part] = own
     return found

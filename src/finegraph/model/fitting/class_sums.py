@@ -1,15 +1,15 @@
 """Sufficient statistics for class means: the count and the sum of the samples of each fine label, and their scatter.
 
-Statistics are values. They are computed in one pass over chunks of samples, add up over processes, and samples can be
-removed again:
+Statistics are values. They are computed in one pass over chunks of samples, samples can be removed again, and those of
+several processes add up to those of all samples (`of_all`), whoever had which sample.
 
-    ClassSums.of(x, y, k)  =  ClassSums.of(x[:9], y[:9], k).merge(ClassSums.of(x[9:], y[9:], k))
-
-Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose precision.
+Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose precision. Cost:
+8 bytes for each fine label and feature; while they are added up over processes, twice that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,8 +17,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError
+from finegraph.model.fitting.processes import Processes
 
 _CHUNK = 8192
+_MAX_SENT = 1 << 22
+"""About how many numbers are exchanged at a time."""
+Chunk = tuple[Float[Tensor, "batch feature"], Int[Tensor, " batch"], Float[Tensor, " batch"]]
+"""Features, fine labels and weights of some samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,7 @@ class ClassSums:
 
     Example:
         >>> one = ClassSums.of(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2)
-        >>> both = one.merge(ClassSums.of(torch.tensor([[8.0]]), torch.tensor([1]), 2))
+        >>> both = one.add(torch.tensor([[8.0]]), torch.tensor([1]))
         >>> both.counts.tolist(), both.means().tolist()
         ([2.0, 1.0], [[2.0], [8.0]])
     """
@@ -53,6 +58,22 @@ class ClassSums:
             origin=torch.zeros(feature_count, dtype=torch.float64),
             scatter=torch.zeros(feature_count, feature_count, dtype=torch.float64) if scatter else None,
         )
+
+    @classmethod
+    def of_chunks(
+        cls, chunks: Iterable[Chunk], fine_count: int, feature_count: int, *, scatter: bool = False
+    ) -> ClassSums:
+        """The statistics of samples that come some at a time, around 0.
+
+        Args:
+            chunks: features, fine labels and weights of some samples each.
+            fine_count: how many fine labels there are.
+            feature_count: how many features there are.
+            scatter: whether to compute the scatter matrix.
+        """
+        found = cls.empty(fine_count, feature_count, scatter=scatter)
+        found._include(chunks)
+        return found
 
     @classmethod
     def of(
@@ -91,21 +112,29 @@ class ClassSums:
                 f"samples: expected rows of {self.sums.shape[1]} features and a label each, got features of shape "
                 f"{tuple(features.shape)} and {len(targets)} labels"
             )
-        counts, sums = self.counts.clone(), self.sums.clone()
-        scatter = None if self.scatter is None else self.scatter.clone()
         share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
-        counts.index_add_(0, targets, share)
-        for start in range(0, len(features), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            rows = features[part].double() - self.origin
-            weighted = rows * share[part, None]
-            sums.index_add_(0, targets[part], weighted)
-            if scatter is not None:
-                scatter.addmm_(weighted.t(), rows)
-        if bool((counts < -1e-9).any()):
-            label = int(counts.argmin())
-            raise InputError(f"samples: label {label} has {float(self.counts[label]):g}, cannot remove more")
-        return replace(self, counts=counts.clamp_min(0.0), sums=sums, scatter=scatter)
+        found = replace(
+            self,
+            counts=self.counts.clone(),
+            sums=self.sums.clone(),
+            scatter=None if self.scatter is None else self.scatter.clone(),
+        )
+        parts = (slice(start, start + _CHUNK) for start in range(0, len(features), _CHUNK))
+        found._include((features[part], targets[part], share[part]) for part in parts)
+        if bool((found.counts < -1e-9).any()):
+            label = int(found.counts.argmin())
+            raise InputError(f"samples: label {label} has {float(found.counts[label]):g}, cannot remove more")
+        return replace(found, counts=found.counts.clamp_min(0.0))
+
+    def _include(self, chunks: Iterable[Chunk]) -> None:
+        """Add samples in place, to statistics that nobody else has yet."""
+        for features, targets, weight in chunks:
+            rows = features.double() - self.origin
+            weighted = rows * weight[:, None]
+            self.counts.index_add_(0, targets, weight)
+            self.sums.index_add_(0, targets, weighted)
+            if self.scatter is not None:
+                self.scatter.addmm_(weighted.t(), rows)
 
     def remove(
         self,
@@ -117,18 +146,19 @@ class ClassSums:
         share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
         return self.add(features, targets, -share)
 
-    def merge(self, other: ClassSums) -> ClassSums:
-        """The statistics of the samples of both."""
-        if self.sums.shape != other.sums.shape or (self.scatter is None) != (other.scatter is None):
-            raise ShapeError(
-                f"statistics: expected the same labels and features, got {tuple(self.sums.shape)} and "
-                f"{tuple(other.sums.shape)}, and a scatter matrix in both or in none"
-            )
-        if not bool(self.counts.any()):
-            return other
-        moved = other.around(self.origin)
-        scatter = None if self.scatter is None or moved.scatter is None else self.scatter + moved.scatter
-        return replace(self, counts=self.counts + moved.counts, sums=self.sums + moved.sums, scatter=scatter)
+    def of_all(self, processes: Processes) -> ClassSums:
+        """The statistics of the samples of all processes, in each of them.
+
+        All of them call this, with statistics of the same labels and features.
+        """
+        origin = self.origin.clone()
+        processes.copy_first([origin])
+        found = self.around(origin)
+        step = max(1, _MAX_SENT // max(1, self.sums.shape[1]))
+        for rows in torch.split(found.sums, step):
+            processes.sum([rows])
+        processes.sum([found.counts] if found.scatter is None else [found.counts, found.scatter])
+        return found
 
     def around(self, origin: Float[Tensor, " feature"]) -> ClassSums:
         """The same statistics around another origin."""
@@ -136,13 +166,15 @@ class ClassSums:
         scatter = self.scatter
         if scatter is not None:
             total = self.sums.sum(dim=0)
-            scatter = scatter + torch.outer(step, total) + torch.outer(total, step)
+            scatter = scatter + torch.outer(step, total) + torch.outer(total, step)  # a tensor of its own
             scatter += float(self.counts.sum()) * torch.outer(step, step)
-        return replace(self, sums=self.sums + self.counts[:, None] * step, origin=origin, scatter=scatter)
+        sums = torch.addcmul(self.sums, self.counts[:, None], step)
+        return ClassSums(counts=self.counts.clone(), sums=sums, origin=origin, scatter=scatter)
 
     def means(self) -> Float[Tensor, "fine feature"]:
         """The mean of each fine label; the origin if it has no sample."""
-        return self.origin + self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+        means = self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+        return means.add_(self.origin)
 
     def mean(self) -> Float[Tensor, " feature"]:
         """The mean of all samples."""

@@ -25,8 +25,9 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.processes import Processes
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
-from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
+from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes, fit_shared_prototypes
 from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import Fold, Grid, LabelledFeatures, Search, compare_settings, grid_settings
 from finegraph.model.fitting.solver_choice import Solver, SolverChoice, choose_solver
@@ -196,6 +197,40 @@ def solve_head(
     return replace(_closed(fit), reason=choice.reason)
 
 
+def solve_shared_head(
+    samples: LabelledFeatures,
+    graph: LabelGraph,
+    settings: SolverSettings,
+    processes: Processes,
+    *,
+    val: LabelledFeatures | None = None,
+) -> SolvedHead | None:
+    """Fit a head in closed form to the samples of several processes; see `fit_shared_prototypes`.
+
+    Args:
+        samples: those of this process. What was seen on them besides their fine labels takes no part.
+        graph: the label graph.
+        settings: how it is fitted; the solver is the closed form.
+        processes: this process among those of the fit, all of which call this.
+        val: validation samples, in the first process.
+
+    Returns:
+        The head in the first process; None in the others.
+    """
+    fit = fit_shared_prototypes(
+        samples.features,
+        samples.targets,
+        graph,
+        _prototype_settings(settings),
+        sample_weight=samples.sample_weight,
+        block_sizes=samples.block_sizes,
+        views=samples.views,
+        val=None if val is None else (val.features, val.targets),
+        processes=processes,
+    )
+    return None if fit is None else _closed(fit)
+
+
 def closed_form_ignores(
     graph: LabelGraph, kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
 ) -> list[str]:
@@ -239,12 +274,11 @@ def _prototypes(
     strengths: PrototypeStrengths | None = None,
 ) -> PrototypeFit:
     """Fit class means. Photo labels take no part; values measured on samples do."""
-    own = PrototypeSettings(head=settings.descent.head, shrinkage=settings.shrinkage, doubt=settings.doubt)
     return fit_prototypes(
         samples.features,
         samples.targets,
         graph,
-        own,
+        _prototype_settings(settings),
         sample_weight=samples.sample_weight,
         block_sizes=samples.block_sizes,
         strengths=strengths,
@@ -252,6 +286,10 @@ def _prototypes(
         measured={name: values for name, values in (samples.kind_targets or {}).items() if name in graph.numbers},
         val=None if val is None else (val.features, val.targets),
     )
+
+
+def _prototype_settings(settings: SolverSettings) -> PrototypeSettings:
+    return PrototypeSettings(head=settings.descent.head, shrinkage=settings.shrinkage, doubt=settings.doubt)
 
 
 def _closed(fit: PrototypeFit) -> SolvedHead:

@@ -1,4 +1,4 @@
-"""Samples with a fine label for the closed form: checked, without duplicates, centred and scaled."""
+"""Samples with a fine label for the closed form: checked, and without duplicates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from finegraph.errors import InputError, ShapeError, TargetError
+from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_fine
 from finegraph.model.fitting.whitening import BlockAxes, Covariance, block_axes_of
@@ -38,6 +38,11 @@ class LabelledSamples:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @property
+    def view_count(self) -> int:
+        """How many views there are of each sample."""
+        return 1 if self.views is None else self.views.shape[1]
 
     def rows(self, rows: Shaped[Tensor, " row"] | slice) -> LabelledSamples:
         """Some of the samples, by a mask, by indices or by a slice."""
@@ -71,22 +76,22 @@ def usable_samples(
     block_sizes: tuple[int, ...],
     views: Shaped[Tensor, " ..."] | None = None,
 ) -> LabelledSamples:
-    """The samples with a fine label and a weight. Raises if there are none, or if features are not finite."""
+    """The samples with a fine label and a weight. Raises if features are not finite."""
     weight = torch.ones(len(features)) if sample_weight is None else sample_weight
     if views is not None and (views.ndim != 3 or (len(views), views.shape[2]) != tuple(features.shape)):
         raise ShapeError(
             f"views: expected ({len(features)}, views, {features.shape[1]}) features of views, got {tuple(views.shape)}"
         )
-    samples = LabelledSamples(features, targets, weight.double(), block_sizes, views)
+    samples = LabelledSamples(features, targets.contiguous(), weight.double(), block_sizes, views)
     used = (targets != NOT_OBSERVED) & (weight > 0)
     samples = samples if bool(used.all()) else samples.rows(used)
-    if not len(samples):
-        raise TargetError("targets: expected at least one sample with a fine label and a weight above 0, got none")
     check_fine(torch.unique(samples.targets), graph)
-    finite = torch.isfinite(samples.features).all(dim=1)
-    if not bool(finite.all()):
-        row = int((~finite).nonzero()[0])
-        raise InputError(f"features: expected finite numbers, got {samples.features[row].tolist()[:3]}... in row {row}")
+    for start in range(0, len(samples), _CHUNK):
+        finite = torch.isfinite(samples.features[start : start + _CHUNK]).all(dim=1)
+        if not bool(finite.all()):
+            row = start + int((~finite).nonzero()[0])
+            numbers = samples.features[row].tolist()[:3]
+            raise InputError(f"features: expected finite numbers, got {numbers}... in row {row}")
     return samples
 
 
@@ -105,20 +110,8 @@ def _fingerprints(features: np.ndarray) -> np.ndarray:
     """A hash for each row; two rows collide with a probability of about 1 in 10^19."""
     words = np.ascontiguousarray(features).view(np.int32 if features.dtype == np.float32 else np.int64)
     factors = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, words.shape[1], dtype=np.int64) | 1
-    parts = [words[start : start + _CHUNK].astype(np.int64) for start in range(0, len(words), _CHUNK)]
+    found = [np.zeros(0, np.int64)]
     with np.errstate(over="ignore"):  # sums wrap around on purpose
-        return np.concatenate([(part * factors).sum(axis=1) for part in parts])
-
-
-def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Float[Tensor, " feature"], float]:
-    """Centre and scale the features, so that no square overflows or underflows; also return mean and size.
-
-    Samples are sorted, so that their given order changes nothing.
-    """
-    shift = (samples.weight / samples.weight.sum()) @ samples.features.double()
-    centred = samples.features.double() - shift
-    size = max(float(centred.max()), -float(centred.min())) or 1.0
-    centred /= size
-    order = torch.argsort(centred @ torch.arange(1.0, centred.shape[1] + 1.0, dtype=torch.float64).cos())
-    views = None if samples.views is None else (samples.views.double() - shift) / size
-    return replace(samples, features=centred, views=views).rows(order), shift, size
+        for start in range(0, len(words), _CHUNK):
+            found.append((words[start : start + _CHUNK].astype(np.int64) * factors).sum(axis=1))
+    return np.concatenate(found)

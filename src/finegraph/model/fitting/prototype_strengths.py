@@ -24,7 +24,8 @@ coarse labels, which the other classes tell. That is a harder task than to know 
 sample tells: the sharpness is raised by what it was in data sets with more samples, and the middle between that and
 what is usual is taken. The share of noise and the shrinkage are fixed if every class has a single sample.
 
-Strengths are chosen on at most 512 fine labels, so the cost of that does not grow with their number.
+Strengths are chosen on at most 512 fine labels (`SharedSamples.selected`), so the cost of that does not grow with their
+number.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ from finegraph.model.fitting.class_means import (
     solve_effects,
 )
 from finegraph.model.fitting.class_sums import ClassSums
-from finegraph.model.fitting.descent import graph_of
 from finegraph.model.fitting.labelled_samples import LabelledSamples
 from finegraph.model.fitting.value_pulls import fit_pulls, value_columns, value_names
 from finegraph.model.fitting.whitening import BlockAxes, Coordinates, Covariance
@@ -89,10 +89,6 @@ With one photo of each class the share is 0: the means of all labels are short a
 PRIOR_DIRECTIONS: dict[Covariance, float] = {"within": 30.0, "total": 160.0}
 PRIOR_DIRECTIONS_FACTOR = 4.0
 """The number of effectively independent directions of scaled features: centre and standard deviation of its prior."""
-MAX_SELECTION_LABELS = 512
-MAX_SELECTION_SAMPLES = 4096
-MAX_SELECTION_PHOTOS = 64
-"""The maximum numbers of fine labels, of samples, and of samples per fine label used to choose strengths."""
 
 _MIN_NOISE = 1e-6
 """Used if all samples of each class are the same; the variance of scaled features is 1."""
@@ -162,17 +158,17 @@ def choose_strengths(
     """Choose all strengths.
 
     Args:
-        samples: the samples that class means will be fitted to.
-        graph: the label graph.
+        samples: samples that class means will be fitted to, scaled and without copies; a part of them is enough.
+        graph: the label graph of the fine labels of these.
         kinds: the kinds that class means depend on.
         shrinkage: the shrinkage of the covariance; None to choose it.
         numbers: the numbers that class means depend on. With some there is no doubt: the score of a label with an
             extreme value, such as one that is taught later, would change the lead of every photo.
         doubt: whether there may be one.
-        val: samples to judge by besides, scaled like the others. Those of labels that no sample has take no part.
+        val: samples of the same labels to judge by besides, scaled like the others.
     """
     doubt = doubt and not numbers
-    samples, val, graph = select_samples(samples, graph, val=val)
+    val = samples.rows(slice(0)) if val is None else val
     links = Links(graph, kinds, numbers)
     names = tuple(name for name in value_names(graph) if name in links.names)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
@@ -629,59 +625,4 @@ def _class_sums(values: Tensor, targets: Tensor) -> Tensor:
 
 
 def _statistics(white: Tensor, samples: LabelledSamples, fine_count: int) -> ClassSums:
-    return ClassSums.empty(fine_count, white.shape[1]).add(white, samples.targets, samples.weight)
-
-
-# ---- samples for the choice ------------------------------------------------------------------------------------------
-
-
-def select_samples(
-    samples: LabelledSamples,
-    graph: LabelGraph,
-    *,
-    max_labels: int | None = None,
-    max_samples: int = MAX_SELECTION_SAMPLES,
-    val: LabelledSamples | None = None,
-) -> tuple[LabelledSamples, LabelledSamples, LabelGraph]:
-    """A part of the samples that is large enough to choose by: whole families of fine labels, and the graph of these.
-
-    The second part is of the validation samples; it is empty if there are none.
-
-    Args:
-        samples: all samples.
-        graph: the label graph.
-        max_labels: how many fine labels to take at the most; by default `MAX_SELECTION_LABELS`.
-        max_samples: how many samples to take at the most, but for two of each label.
-        val: validation samples.
-    """
-    max_labels = MAX_SELECTION_LABELS if max_labels is None else max_labels
-    seen = torch.unique(samples.targets)
-    if len(seen) > max_labels:
-        seen = _families(graph, seen, max_labels).sort().values
-
-    def part(whole: LabelledSamples) -> LabelledSamples:
-        found = torch.searchsorted(seen, whole.targets).clamp_max(len(seen) - 1)
-        some = replace(whole, targets=found).rows(seen[found] == whole.targets)
-        return some.rows(_evenly(some.targets, min(MAX_SELECTION_PHOTOS, max_samples // len(seen))))
-
-    return part(samples), part(samples.rows(slice(0)) if val is None else val), graph_of(graph, seen)
-
-
-def _families(graph: LabelGraph, seen: Tensor, count: int) -> Tensor:
-    """A number of fine labels, siblings together: without siblings the variance of a kind cannot be estimated."""
-    order = torch.randperm(len(graph), generator=torch.Generator().manual_seed(0))
-    rank = order.double()
-    if graph.kinds:
-        kind = max(graph.kinds, key=lambda name: len(graph.labels(name)))
-        fine, coarse, _ = graph.edges(kind)
-        shuffled = torch.randperm(len(graph.labels(kind)), generator=torch.Generator().manual_seed(0))
-        rank[torch.from_numpy(fine)] = shuffled[torch.from_numpy(coarse)].double() / len(shuffled) * len(graph)
-    return seen[torch.argsort(rank[seen], stable=True)[:count]]
-
-
-def _evenly(targets: Tensor, count: int) -> Tensor:
-    """At most `count` samples of each label, in order."""
-    order = torch.argsort(targets, stable=True)
-    ordered = targets[order]
-    first = torch.searchsorted(ordered, ordered)
-    return order[torch.arange(len(order)) - first < max(count, 2)].sort().values
+    return ClassSums.of_chunks([(white, samples.targets, samples.weight)], fine_count, white.shape[1])

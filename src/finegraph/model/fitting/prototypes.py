@@ -13,8 +13,12 @@ strengths are chosen on held-out samples and by the likelihood of the class mean
 
 Adding a photo or a label later is an update of counts and sums (model/teaching/).
 
+Samples are read some at a time, and may be those of several processes (`fit_shared_prototypes`): what the fit needs of
+all of them are sums (shared_samples.py).
+
 Cost: an eigenvalue problem of the smaller of samples and features per fold, then a few products per shrinkage; beyond
-that, linear in samples and fine labels.
+that, linear in samples and fine labels. Memory: the features as they are given, and some seven numbers of 8 bytes for
+each fine label and feature.
 """
 
 from __future__ import annotations
@@ -34,8 +38,10 @@ from finegraph.model.fitting.class_means import Effects, Links, Variances, class
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
-from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
+from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
+from finegraph.model.fitting.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths, choose_strengths
+from finegraph.model.fitting.shared_samples import SharedSamples, of_labels, selection_photos
 from finegraph.model.fitting.value_pulls import (
     ValuePotentials,
     ValuePulls,
@@ -44,11 +50,11 @@ from finegraph.model.fitting.value_pulls import (
     value_columns,
     value_names,
 )
-from finegraph.model.fitting.whitening import BlockAxes, Covariance
+from finegraph.model.fitting.whitening import Covariance
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
 
-_CHUNK = 8192
+_COVARIANCES: tuple[Covariance, ...] = ("within", "total")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +94,7 @@ class PrototypeFit:
         scaling: transforms features for the head.
         head: the head on scaled features.
         strengths: the strengths of the fit.
+        sums: counts and sums of the scaled features of each fine label, which the head follows from.
         pulls: the regressions of values on features; None if they are not used.
         potentials: how the values of photos differ from those of their classes, from measured values; None if nothing
             is known about that.
@@ -96,6 +103,7 @@ class PrototypeFit:
     scaling: Scaling
     head: BipartiteHead | SoftmaxHead
     strengths: PrototypeStrengths
+    sums: ClassSums
     pulls: ValuePulls | None = None
     potentials: ValuePotentials | None = None
 
@@ -175,68 +183,160 @@ def fit_prototypes(
         [0, 1, 2, 0, 1, 2]
     """
     settings = settings or PrototypeSettings()
+    fit = fit_shared_prototypes(
+        features,
+        targets,
+        graph,
+        settings,
+        sample_weight=sample_weight,
+        block_sizes=block_sizes,
+        strengths=strengths,
+        views=views,
+        val=val,
+    )
+    assert fit is not None
+    if not measured or fit.covariance != "within" or not settings.numbers(graph):
+        return fit
+    used = (targets != NOT_OBSERVED).nonzero()[:, 0]
+    own = {name: values[used] for name, values in measured.items()}
+    potentials = fit_potentials(graph, fit.scaling(features[used]), targets[used], own)
+    if potentials is not None and isinstance(fit.head, BipartiteHead):
+        weight, bias = potentials.rows(value_columns(graph, potentials.names))
+        _add_rows(fit.head, -weight, -bias)
+        fit.head.numbers = potentials.layer(graph).to(features.dtype)
+    return replace(fit, potentials=potentials)
+
+
+def fit_shared_prototypes(
+    features: Float[Tensor, "batch feature"],
+    targets: Int[Tensor, " batch"],
+    graph: LabelGraph,
+    settings: PrototypeSettings | None = None,
+    *,
+    sample_weight: Float[Tensor, " batch"] | None = None,
+    block_sizes: Sequence[int] | None = None,
+    strengths: PrototypeStrengths | None = None,
+    views: Float[Tensor, "batch view feature"] | None = None,
+    val: tuple[Float[Tensor, "photo feature"], Int[Tensor, " photo"]] | None = None,
+    processes: Processes = ONE_PROCESS,
+) -> PrototypeFit | None:
+    """Fit class means to the samples of several processes; all of them call this, each with its own samples.
+
+    The result is that of `fit_prototypes` on all samples, whoever has which of them, up to the rounding of sums in
+    float64. Features stay where they are: sums are exchanged, and the few samples that strengths are chosen on.
+
+    Args:
+        features: one row per sample of this process; there may be none.
+        targets: as for `fit_prototypes`, and so are the following.
+        graph: the label graph, the same in all processes.
+        settings: what to fit, the same in all processes.
+        sample_weight: how many samples each counts as.
+        block_sizes: the sizes of the blocks of the features.
+        strengths: the strengths of an earlier fit, in all processes or in none.
+        views: the features of single views of each sample, in all processes or in none.
+        val: validation samples, in the first process; what others pass is not used.
+        processes: this process among those of the fit.
+
+    Returns:
+        The fit in the first process; None in the others.
+    """
+    settings = settings or PrototypeSettings()
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
     if sum(sizes) != features.shape[1] or min(sizes, default=0) < 1:
         raise ShapeError(f"block_sizes: expected sizes that add up to {features.shape[1]} features, got {sizes}")
-    usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
-    samples, shift, size = standardised(without_copies(usable))
+    own = usable_samples(features, targets, graph, sample_weight, sizes, views)
+    shared = SharedSamples(own, graph, processes)
     if strengths is None:
-        strengths = choose_strengths(
-            samples,
-            graph,
-            settings.kinds(graph),
-            settings.shrinkage,
-            numbers=settings.numbers(graph),
-            doubt=settings.doubt,
-            val=None if val is None else _validation_samples(*val, graph, sizes, shift, size),
-        )
-    if not settings.doubt:
-        strengths = strengths.without_doubt()
-    axes = samples.axes(strengths.covariance)
-    shown = _white_sums(samples, axes, strengths.shrinkage, len(graph))
-    links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
-    effects = solve_effects(links, strengths.variances, shown.counts, shown.means())
-    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths)
-    head.doubt = strengths.doubt
-    scaling = axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype)
-    pulls, potentials = None, None
-    if measured and strengths.covariance == "within" and settings.numbers(graph):
-        used = (targets != NOT_OBSERVED).nonzero()[:, 0]
-        own = {name: values[used] for name, values in measured.items()}
-        potentials = fit_potentials(graph, scaling(features[used]), targets[used], own)
-    if strengths.share > 0.0:
-        names = value_names(graph)
-        columns = value_columns(graph, names)
-        pulls = fit_pulls(names, columns, shown.counts, shown.means(), strengths.variances.noise)
-        pulls = replace(pulls, weight=axes.to_features(pulls.weight))
-        weight, bias = pulls.rows(columns, strengths.share)
-        _add_rows(head, weight, bias)
-    if potentials is not None and isinstance(head, BipartiteHead):
-        weight, bias = potentials.rows(value_columns(graph, potentials.names))
-        _add_rows(head, -weight, -bias)
-        head.numbers = potentials.layer(graph)
-    head = head.to(features.dtype)
-    return PrototypeFit(scaling=scaling, head=head, strengths=strengths, pulls=pulls, potentials=potentials)
+        samples, labels, part = shared.selected()
+        if processes.first:
+            strengths = _chosen(shared, samples, labels, part, settings, val)
+    # The others go on with what the first one chose: other processors may round otherwise.
+    agreed = torch.zeros(2, dtype=torch.float64)
+    if strengths is not None:
+        strengths = strengths if settings.doubt else strengths.without_doubt()
+        agreed[:] = torch.tensor([_COVARIANCES.index(strengths.covariance), strengths.shrinkage])
+    processes.copy_first([agreed])
+    covariance, shrinkage = _COVARIANCES[int(agreed[0])], float(agreed[1])
+    axes = shared.axes(covariance)
+    processes.copy_first([part for one in axes.blocks for part in (one.mean, one.axes, one.values)])
+    shown = shared.class_sums(axes, shrinkage)
+    if strengths is None or not processes.first:
+        return None
+    sums = replace(shown, sums=axes.to_features(shown.sums), origin=shown.origin.new_zeros(axes.feature_count))
+    del shown
+    return _solved(
+        graph, settings, sums, strengths, axes.scaling(shrinkage).before(shared.shift, shared.size), features.dtype
+    )
+
+
+def _chosen(
+    shared: SharedSamples,
+    samples: LabelledSamples,
+    labels: Int[Tensor, " label"],
+    part: LabelGraph,
+    settings: PrototypeSettings,
+    val: tuple[Tensor, Tensor] | None,
+) -> PrototypeStrengths:
+    """The strengths that suit a part of the samples.
+
+    Args:
+        shared: all samples.
+        samples: the part of them.
+        labels: the fine labels of the part.
+        part: the graph of these.
+        settings: what to fit.
+        val: validation samples, as they were given.
+    """
+    return choose_strengths(
+        samples,
+        part,
+        settings.kinds(part),
+        settings.shrinkage,
+        numbers=settings.numbers(part),
+        doubt=settings.doubt,
+        val=None if val is None else _validation_samples(*val, shared, labels),
+    )
 
 
 def _validation_samples(
     features: Float[Tensor, "photo feature"],
     targets: Int[Tensor, " photo"],
-    graph: LabelGraph,
-    block_sizes: tuple[int, ...],
-    shift: Float[Tensor, " feature"],
-    size: float,
-) -> LabelledSamples | None:
-    """Validation samples scaled like those that are fitted to; None if none has a fine label."""
-    if features.ndim != 2 or features.shape[1] != len(shift) or len(features) != len(targets):
+    shared: SharedSamples,
+    labels: Int[Tensor, " label"],
+) -> LabelledSamples:
+    """Validation samples of some fine labels, scaled like those that are fitted to."""
+    if features.ndim != 2 or features.shape[1] != len(shared.shift) or len(features) != len(targets):
         raise ShapeError(
-            f"val: expected one row of {len(shift)} features per target, got {tuple(features.shape)} features and "
-            f"{len(targets)} targets"
+            f"val: expected one row of {len(shared.shift)} features per target, got {tuple(features.shape)} features "
+            f"and {len(targets)} targets"
         )
-    if not bool((targets != NOT_OBSERVED).any()):
-        return None
-    samples = usable_samples(features, targets, graph, None, block_sizes)
-    return replace(samples, features=(samples.features.double() - shift) / size)
+    samples = usable_samples(features, targets, shared.graph, None, shared.own.block_sizes)
+    return shared.scaled(of_labels(samples, labels, selection_photos(len(labels))))
+
+
+def _solved(
+    graph: LabelGraph,
+    settings: PrototypeSettings,
+    sums: ClassSums,
+    strengths: PrototypeStrengths,
+    scaling: Scaling,
+    dtype: torch.dtype,
+) -> PrototypeFit:
+    """The fit that follows from the sums of scaled features."""
+    links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
+    means = sums.means()
+    effects = solve_effects(links, strengths.variances, sums.counts, means)
+    head = _head(graph, settings.head, links, effects, sums.counts, strengths)
+    head.doubt = strengths.doubt
+    del effects
+    pulls = None
+    if strengths.share > 0.0:
+        names = value_names(graph)
+        columns = value_columns(graph, names)
+        pulls = fit_pulls(names, columns, sums.counts, means, strengths.variances.noise)
+        _add_rows(head, *pulls.rows(columns, strengths.share))
+    head, scaling = head.to(dtype), scaling.to(dtype)
+    return PrototypeFit(scaling=scaling, head=head, strengths=strengths, sums=sums, pulls=pulls)
 
 
 def _add_rows(
@@ -246,25 +346,6 @@ def _add_rows(
     with torch.no_grad():
         head.fine.weight.add_(weight)
         head.fine.bias.add_(bias)
-
-
-def _white_sums(samples: LabelledSamples, axes: BlockAxes, shrinkage: float, fine_count: int) -> ClassSums:
-    """Counts and sums of scaled features along the axes."""
-    found = ClassSums.empty(fine_count, axes.axis_count)
-    for start in range(0, len(samples), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        white = axes.white(axes.coordinates(samples.features[part]), shrinkage)
-        found = found.add(white, samples.targets[part], samples.weight[part])
-    return found
-
-
-def _in_features(effects: Effects, axes: BlockAxes) -> Effects:
-    """Effects along the axes as vectors of scaled features."""
-    return Effects(
-        centre=axes.to_features(effects.centre[None])[0],
-        fine=axes.to_features(effects.fine),
-        coarse={kind: axes.to_features(rows) for kind, rows in effects.coarse.items()},
-    )
 
 
 def _head(
@@ -281,12 +362,12 @@ def _head(
     with torch.random.fork_rng(devices=[]):  # new layers draw weights; the caller's generator must not advance
         head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}
-    fine = effects.fine + (factors - 1.0)[:, None] * means
+    fine = torch.addcmul(effects.fine, (factors - 1.0)[:, None], means)
     for name in links.names:
         if name not in plain:
-            fine += torch.sparse.mm(links.designs[name], effects.coarse[name])
+            fine.addmm_(links.designs[name], effects.coarse[name])
     with torch.no_grad():
-        head.fine.weight.copy_(sharpness * fine)
+        head.fine.weight.copy_(fine.mul_(sharpness))
         head.fine.bias.copy_(sharpness * bias)
         if isinstance(head, BipartiteHead):
             assert isinstance(head.coarse, nn.Linear)

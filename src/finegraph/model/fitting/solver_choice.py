@@ -23,13 +23,13 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds
 from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
-from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
+from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
 from finegraph.model.fitting.prototype_strengths import (
     FOLDS,
     PrototypeStrengths,
     held_out_log_probs,
-    select_samples,
 )
+from finegraph.model.fitting.shared_samples import SharedSamples
 
 Solver = Literal["prototypes", "descent"]
 MAX_CONTEST_LABELS = 64
@@ -81,8 +81,8 @@ def choose_solver(
         views: as for `fit_prototypes`.
     """
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
-    samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes, views)))
-    samples, _, graph = select_samples(samples, graph, max_labels=MAX_CONTEST_LABELS, max_samples=MAX_CONTEST_SAMPLES)
+    usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
+    samples, _, graph = SharedSamples(usable, graph).selected(MAX_CONTEST_LABELS, MAX_CONTEST_SAMPLES)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if not folds:
         return SolverChoice(

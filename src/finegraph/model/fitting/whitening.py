@@ -151,17 +151,17 @@ def axes_of(
     """
     labels, place = torch.unique(targets, return_inverse=True)
     if len(features) >= features.shape[1]:
-        return _principal(ClassSums.of(features, place, len(labels), weight, scatter=True), covariance)
+        return principal_axes(ClassSums.of(features, place, len(labels), weight, scatter=True), covariance)
     # With fewer samples than features, everything varies in their span, where matrices are smaller.
     mean = (weight / weight.sum()) @ features.double()
     centred = features.double() - mean
     basis = torch.linalg.qr(centred.t()).Q
-    inside = _principal(ClassSums.of(centred @ basis, place, len(labels), weight, scatter=True), covariance)
+    inside = principal_axes(ClassSums.of(centred @ basis, place, len(labels), weight, scatter=True), covariance)
     return Axes(mean=mean, axes=basis @ inside.axes, values=inside.values)
 
 
-def _principal(statistics: ClassSums, covariance: Covariance) -> Axes:
-    """The principal axes of the samples of these statistics."""
+def principal_axes(statistics: ClassSums, covariance: Covariance) -> Axes:
+    """The principal axes of the samples of these statistics, which have a scatter matrix."""
     matrix = statistics.within_covariance() if covariance == "within" else statistics.total_covariance()
     values, vectors = torch.linalg.eigh(matrix)
     return Axes(mean=statistics.mean(), axes=vectors, values=values.clamp_min(0.0))

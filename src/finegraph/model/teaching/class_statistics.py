@@ -19,6 +19,7 @@ from finegraph.data.photo_parts import MAX_VIEWS
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, score_factors, solve_effects
+from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototypes import PrototypeFit
 from finegraph.model.fitting.value_pulls import ValuePotentials, ValuePulls, value_columns
@@ -71,18 +72,26 @@ class ClassStatistics:
         sample_weight: Float[Tensor, " batch"] | None = None,
         views: int = 1,
     ) -> ClassStatistics:
-        """The statistics of a fit and of the samples that it was made from."""
-        graph = fit.head.graph
+        """The statistics of a fit and of some samples, such as those that it was made from."""
         weight = torch.ones(len(targets)) if sample_weight is None else sample_weight
-        counts = torch.zeros(len(graph), dtype=torch.float64)
-        sums = torch.zeros(len(graph), features.shape[1], dtype=torch.float64)
-        for rows in torch.split((targets != NOT_OBSERVED).nonzero()[:, 0], _CHUNK):
-            row_weights = weight[rows].double()
-            counts.index_add_(0, targets[rows], row_weights)
-            sums.index_add_(0, targets[rows], fit.scaling(features[rows]).double() * row_weights[:, None])
+        chunks = torch.split((targets != NOT_OBSERVED).nonzero()[:, 0], _CHUNK)
+        scaled = ((fit.scaling(features[rows]), targets[rows], weight[rows].double()) for rows in chunks)
+        sums = ClassSums.of_chunks(scaled, len(fit.head.graph), features.shape[1])
+        return cls.of_sums(fit, sums, views=views)
+
+    @classmethod
+    def of_sums(cls, fit: PrototypeFit, sums: ClassSums | None = None, *, views: int = 1) -> ClassStatistics:
+        """The statistics of a fit.
+
+        Args:
+            fit: the fit.
+            sums: the counts and sums of scaled features, around 0; by default those that it was made from.
+            views: how many views of each photo counted as one.
+        """
+        graph, sums = fit.head.graph, fit.sums if sums is None else sums
         return cls(
-            counts=counts,
-            sums=sums,
+            counts=sums.counts,
+            sums=sums.sums,
             variances=fit.variances,
             strength=fit.strengths.factor,
             head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",

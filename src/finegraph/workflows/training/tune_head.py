@@ -2,6 +2,9 @@
 
 Minutes become seconds, and there are no learning rates. Strengths of the priors are those of the settings, or chosen by
 validation. Stored features make a second run, or one that continues after an interruption, start where the last ended.
+
+Several processes share out the photos. Where the closed form alone is asked for, each keeps the features of its
+training photos, and they exchange sums; otherwise the first process gets all features.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.measured_values import measured_values
@@ -21,7 +26,15 @@ from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.extract import Cache
 from finegraph.model.fitting import FitSettings
-from finegraph.model.fitting.head_solver import Chosen, SolverSettings, closed_form_ignores, descend, solve_head
+from finegraph.model.fitting.head_solver import (
+    Chosen,
+    SolvedHead,
+    SolverSettings,
+    closed_form_ignores,
+    descend,
+    solve_head,
+    solve_shared_head,
+)
 from finegraph.model.fitting.selection import LabelledFeatures, default_grid
 from finegraph.model.folder.model_card import CALIBRATED_ON
 from finegraph.model.structure.latent_cells import CellDescent, LatentCells
@@ -29,7 +42,7 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
-from finegraph.training.shared_features import shared_features
+from finegraph.training.shared_features import all_faults, own_features, shared_features
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph, wants_graph
 from finegraph.workflows.training.training_data import TrainingData
@@ -60,7 +73,8 @@ class TunedHead:
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
         notes: what was unusual, such as damaged features.
-        known: the features of all photos; None if there are no validation photos.
+        judged: the features of the validation photos; None if there are none.
+        known: those of all photos; None if there are no validation photos, or if no process has all features.
         statistics: of a fit in closed form, which lessons can be added to.
         chosen: what the head was fitted with, so that another one can be fitted alike.
         learnt: what was learnt about the graph, which the head has then; None if nothing was asked for.
@@ -72,6 +86,7 @@ class TunedHead:
     converged: bool
     bad: tuple[PhotoFileError, ...]
     notes: tuple[str, ...]
+    judged: Features | None = None
     known: TrainingFeatures | None = None
     statistics: ClassStatistics | None = None
     chosen: Chosen | None = None
@@ -88,8 +103,8 @@ def tune_head(
 ) -> TunedHead | None:
     """Fit the head of a network to photos; it is put into the network.
 
-    In a job of several processes each computes the features of its share and sends them to the first, which fits the
-    head; the others get None.
+    In a job of several processes each computes the features of its share; the first fits the head, and the others get
+    None.
     """
     cache = None if settings.cache is None else Path(settings.cache)
 
@@ -99,12 +114,14 @@ def tune_head(
     def features_of_training(samples: Samples) -> Features:
         return training_features(network, samples, views, settings, cache, progress)
 
+    if ranks.size > 1 and _keeps_features_apart(data, settings):
+        return _tune_apart(network, data, settings, ranks, features_of_training, features_of)
     train = shared_features(ranks, data.train, features_of_training)
     val = None if data.val is None else shared_features(ranks, data.val, features_of)
     if train is None:
         return None
     if not len(train.samples):
-        raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
+        raise _none_read(data)
     learnt = None
     if wants_graph(settings):
         learnt = learn_training_graph(network, train, data.graph, settings)
@@ -124,11 +141,67 @@ def tune_head(
                 (*train.notes, *(() if val is None else val.notes), *(() if learnt is None else learnt.notes))
             )
         ),
+        judged=val,
         known=None if val is None else _known(train, val),
         statistics=fitted.statistics,
         chosen=fitted.chosen,
         learnt=learnt,
     )
+
+
+def _keeps_features_apart(data: TrainingData, settings: TrainSettings) -> bool:
+    """Whether sums of the features of training photos are all that is wanted of them."""
+    if settings.fit != "prototypes" or wants_graph(settings):
+        return False
+    # Values measured on photos need these photos' features; what the closed form ignores altogether is refused later.
+    return not training_targets(data.train, data.graph)[1]
+
+
+def _tune_apart(
+    network: Network,
+    data: TrainingData,
+    settings: TrainSettings,
+    ranks: Ranks,
+    features_of_training: Callable[[Samples], Features],
+    features_of: Callable[[Samples], Features],
+) -> TunedHead | None:
+    """Fit the head in closed form, each process with the features of its own training photos."""
+    own = own_features(ranks, data.train, features_of_training)
+    bad, notes = all_faults(ranks, data.train, own)
+    if len({str(error.path) for error in bad}) == len({str(sample.path) for sample in data.train}):
+        raise _none_read(data)
+    val = None if data.val is None else shared_features(ranks, data.val, features_of)
+    sizes, views = network.backbone.block_sizes, None
+    if own is None:
+        features, targets = torch.zeros(0, sum(sizes)), torch.zeros(0, dtype=torch.int64)
+        views = torch.zeros(0, settings.train_views, sum(sizes)) if settings.train_views > 1 else None
+    else:
+        features, targets, views = own.fine, training_targets(own.samples, network.graph)[0], own.views
+    solved = solve_shared_head(
+        LabelledFeatures(features, targets, views=views, block_sizes=sizes),
+        network.graph,
+        solver_settings(settings, network.graph),
+        ranks,
+        val=_held_out(network, val),
+    )
+    if solved is None:
+        return None
+    fitted = _put(network, solved, settings.train_views)
+    return TunedHead(
+        strengths=fitted.strengths,
+        metrics={} if val is None else metrics_of(network, val),
+        iterations=fitted.iterations,
+        converged=fitted.converged,
+        bad=(*bad, *(() if val is None else val.bad)),
+        notes=tuple(dict.fromkeys((*notes, *(() if val is None else val.notes)))),
+        judged=val,
+        statistics=fitted.statistics,
+        chosen=fitted.chosen,
+    )
+
+
+def _none_read(data: TrainingData) -> DataError:
+    return DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
 
 
 def _known(train: Features, val: Features) -> TrainingFeatures:
@@ -219,23 +292,32 @@ def fit_to(
     samples = LabelledFeatures(
         train.fine, fine, train.coarse, kinds, views=train.views, block_sizes=network.backbone.block_sizes
     )
-    held_out = None
-    if val is not None:
-        held_out = LabelledFeatures(val.fine, targets_of(val.samples, network.graph)[0], val.coarse)
     descent = None if cells is None else CellDescent(cells)
     solved = solve_head(
         samples,
         network.graph,
         solver_settings(settings, network.graph),
-        val=held_out,
+        val=_held_out(network, val),
         chosen=chosen,
         descent=descent or descend,
     )
+    fitted = _put(network, solved, 1 if train.views is None else train.views.shape[1])
+    return fitted._replace(notes=() if descent is None else descent.notes)
+
+
+def _held_out(network: Network, val: Features | None) -> LabelledFeatures | None:
+    """Validation photos as samples."""
+    if val is None:
+        return None
+    return LabelledFeatures(val.fine, targets_of(val.samples, network.graph)[0], val.coarse)
+
+
+def _put(network: Network, solved: SolvedHead, views: int) -> FittedHead:
+    """Put a head into a network."""
     network.put_head(solved.head, solved.scaling)
     strengths, statistics = solved.strengths, None
     if (fit := solved.prototypes) is not None:
-        views = 1 if train.views is None else train.views.shape[1]
-        statistics = ClassStatistics.of_fit(fit, train.fine, fine, views=views)
+        statistics = ClassStatistics.of_sums(fit, views=views)
         if fit.held_out:
             strengths[CALIBRATED_ON] = _HELD_OUT[fit.covariance]
     if solved.reason is not None:
@@ -246,7 +328,6 @@ def fit_to(
         converged=solved.converged,
         statistics=statistics,
         chosen=solved.chosen,
-        notes=() if descent is None else descent.notes,
     )
 
 
