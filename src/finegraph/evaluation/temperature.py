@@ -15,6 +15,7 @@ model too sure.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,8 @@ from finegraph.inference import Posterior
 
 _STEP, _SIDE = 0.125, 32
 _PRIOR_DEVIATION = 1.0
+_IN_CACHE = 1 << 17
+"""About how many scores are in work at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,17 +123,33 @@ def _negative_log_likelihoods(
     # If each row has one parent per kind and exact values, joint scores are linear in the scores: one sum is enough.
     linear = posterior.coarse_scores is None or all(kind.plain for kind in posterior.tensors.kinds)
     linear = linear and (posterior.number_scores is None or posterior.tensors.numbers.linear)
-    scores = posterior.joint_scores().scores if linear else None
+    if linear:
+        truths = _log_probs_at(posterior.joint_scores().scores, place, temperatures)
+    else:
+        parts = [posterior.tempered(one).log_probs().gather(1, place) for one in temperatures.tolist()]
+        truths = torch.cat(parts, dim=1).t()
     sums = []
-    for temperature in temperatures.tolist():
-        if scores is not None:
-            log_probs = torch.log_softmax(scores / temperature, dim=1)
-        else:
-            log_probs = posterior.tempered(temperature).log_probs()
-        truth = log_probs.gather(1, place).double().reshape(-1, views)
-        photo = torch.logsumexp(truth, dim=1) - torch.tensor(float(views)).log().item()
+    for truth in truths.double().reshape(len(temperatures), -1, views):
+        photo = torch.logsumexp(truth, dim=1) - math.log(views)
         sums.append(-photo[known].sum())
     return torch.stack(sums).cpu()
+
+
+def _log_probs_at(
+    scores: Float[Tensor, "batch fine"], place: Int[Tensor, "batch 1"], temperatures: Float[Tensor, " temperature"]
+) -> Float[Tensor, "temperature batch"]:
+    """The log probability of one fine label of each sample at each temperature.
+
+    Samples are taken so few at a time that their scores stay in the caches while the temperatures change.
+    """
+    found = scores.new_empty(len(temperatures), len(scores))
+    step = max(1, _IN_CACHE // scores.shape[1])
+    for start in range(0, len(scores), step):
+        rows = slice(start, start + step)
+        part, labels = scores[rows], place[rows]
+        for number, temperature in enumerate(temperatures.tolist()):
+            found[number, rows] = torch.log_softmax(part / temperature, dim=1).gather(1, labels)[:, 0]
+    return found
 
 
 def _vertex(values: Tensor, best: int) -> float:
