@@ -88,7 +88,9 @@ def make(folder: Path, labels: int, photos: int) -> None:
 def command(words: list[str]) -> None:
     """Run one command of finegraph in this process; then print how much memory it took."""
     from finegraph.cli.main import run
+    from finegraph.cli.process import prepare_process
 
+    prepare_process()
     BACKBONES["small"] = lambda dropout, auxiliary: Small()
     code = run(words)
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}", file=sys.stderr)

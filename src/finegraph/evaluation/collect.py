@@ -149,13 +149,15 @@ class Collector:
         target = fine.to(log_probs.device)
         best, predicted = log_probs.max(dim=1)
         truth = log_probs.gather(1, target.clamp_min(0).unsqueeze(1)).squeeze(1).double()
-        kinds = [posterior.kind_log_probs(name, log_probs).max(dim=1) for name in self.graph.kinds]
+        marginals = posterior.marginals()
+        columns = posterior.tensors.columns
+        kinds = [marginals.coarse[:, columns[name]].max(dim=1) for name in self.graph.kinds]
         truth_numbers, predicted_numbers = fine.cpu().numpy(), predicted.cpu().numpy().astype(np.int32)
         labels = _columns([best_label.indices for best_label in kinds], len(fine)).astype(np.int32)
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
         values = {name: posterior.value(name, log_probs) for name in self.graph.numbers}
         value_rows = self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
-        stated = posterior.answer(self.risk, values=list(values.values()))
+        stated = posterior.answer(self.risk, marginals, list(values.values()))
         if self._details is not None:
             again = None if self._score_again is None else self._features_again
             self._details.add(posterior, log_probs, labels, numbers, truth_numbers, seen, features, again)
