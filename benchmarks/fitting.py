@@ -2,10 +2,12 @@
 
     python benchmarks/fitting.py               200 classes x 5 photos x 28 kinds, with strengths chosen; a minute or so
     python benchmarks/fitting.py --growth      1,000 to 100,000 classes x 2 photos x 256 features; some minutes
+    python benchmarks/fitting.py --descent     a step of descent and its memory, for as many classes; half a minute
 
 Features are drawn: class means that depend on the kinds, and noise. Every fit chooses its strengths itself:
 scikit-learn's LogisticRegression by the same five folds among seven strengths. Growth is measured each in a process of
-its own, which tells the most memory it had.
+its own, which tells the most memory it had. A step of descent takes time in proportion to the photos; with many classes
+it is measured on some of the photos, with all classes.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from sklearn.model_selection import GridSearchCV
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.fitting.selection import FOLDS, deal_folds, default_grid, grid_settings, search
 from finegraph.model.fitting.solver_choice import L2_PATH, choose_solver
 
 CLASSES, PHOTOS, KINDS, FEATURES = 200, 5, 28, 1280
+MEASURED_PHOTOS, MEASURED_STEPS = 2000, 6
+"""How many photos and steps a step of descent is measured on."""
 
 
 def main() -> None:
@@ -38,7 +43,9 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
     if options.one is not None:
-        print(json.dumps(_growth_of(options.one)))
+        print(json.dumps((_descent_of if options.descent else _growth_of)(options.one)))
+    elif options.descent:
+        _descent(options)
     elif options.growth:
         _growth(options)
     else:
@@ -124,13 +131,62 @@ def _rivals(options: argparse.Namespace) -> None:
     Console(width=110).print(table)
 
 
+def _descent(options: argparse.Namespace) -> None:
+    title = f"descent, 2 photos of each class, 256 features, 2 kinds, {options.threads} threads"
+    table = Table(title=title)
+    for heading in ("classes", "photos measured", "seconds", "seconds for all photos", "memory of the fit, MiB"):
+        table.add_column(heading, justify="right")
+    for classes in options.classes:
+        found = _alone(options, "--descent", "--one", str(classes))
+        memory = found["peak"] - found["before"]
+        cells = f"{found['photos']:,}", f"{found['seconds']:.2f}", f"{found['all']:,.1f}", f"{memory:,.0f}"
+        table.add_row(f"{classes:,}", *cells)
+    Console(width=110).print(table)
+
+
+def _descent_of(classes: int) -> dict[str, float]:
+    """The seconds of an evaluation of the objective, and the memory of a fit of a few steps."""
+    x, y, _, _, graph = drawn(classes, 2, 2, 256)
+    all_photos = len(y)
+    count = min(all_photos, MEASURED_PHOTOS)
+    some = torch.randperm(all_photos, generator=torch.Generator().manual_seed(0))[:count]
+    x, y = x[some] / float(x[some].std()), y[some]
+    # A photo of which only its label of a kind is known lets all classes take part.
+    y[0] = -100
+    seen = {graph.kinds[0]: torch.full_like(y, -100).index_fill(0, torch.tensor([0]), 0)}
+    fit_head(
+        x[:64, :8], y[:64], graph, FitSettings(max_iter=1), kind_targets={graph.kinds[0]: seen[graph.kinds[0]][:64]}
+    )
+    before, evaluations = _peak(), 0
+    evaluate = Objective.__call__
+
+    def counted(self: Objective, point: torch.Tensor) -> tuple[float, torch.Tensor]:
+        nonlocal evaluations
+        evaluations += 1
+        return evaluate(self, point)
+
+    Objective.__call__ = counted  # type: ignore[method-assign]
+    start = perf_counter()
+    fit_head(x, y, graph, FitSettings(max_iter=MEASURED_STEPS, tolerance=0.0), kind_targets=seen)
+    seconds = (perf_counter() - start) / evaluations
+    return {
+        "photos": count, "seconds": seconds, "all": seconds * all_photos / count, "peak": _peak(), "before": before
+    }  # fmt: skip
+
+
+def _alone(options: argparse.Namespace, *words: str) -> dict[str, float]:
+    """What a process of its own measures."""
+    command = [sys.executable, __file__, *words, "--threads", str(options.threads)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
 def _growth(options: argparse.Namespace) -> None:
     table = Table(title=f"closed form, strengths chosen: 2 photos, 256 features, 2 kinds, {options.threads} threads")
     for heading in ("classes", "seconds", "peak memory, MiB", "of that before fitting"):
         table.add_column(heading, justify="right")
     for classes in options.classes:
-        command = [sys.executable, __file__, "--one", str(classes), "--threads", str(options.threads)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        found = _alone(options, "--one", str(classes))
         table.add_row(f"{classes:,}", f"{found['seconds']:.1f}", f"{found['peak']:,.0f}", f"{found['before']:,.0f}")
     Console(width=110).print(table)
 
@@ -151,7 +207,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--growth", action="store_true", help="how it grows with the number of classes")
-    parser.add_argument("--classes", type=int, nargs="+", default=[1000, 10_000, 100_000], help="for --growth")
+    parser.add_argument("--descent", action="store_true", help="a step of descent by the number of classes")
+    parser.add_argument(
+        "--classes", type=int, nargs="+", default=[1000, 10_000, 100_000], help="for --growth and --descent"
+    )
     parser.add_argument("--no-rival", action="store_true", help="leave scikit-learn out, which takes the longest")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -204,6 +204,22 @@ def test_a_start_saves_steps_and_changes_nothing(head):
 # ---- drawn to another head -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_few_scores_at_a_time_and_few_steps_remembered_lead_to_the_same_minimum(monkeypatch, head):
+    settings = FitSettings(head=head, **EXACT)
+    features, target = menu_samples()
+    whole = fit_head(features, target, MENU, settings)
+    monkeypatch.setattr("finegraph.model.fitting.objective._MAX_SCORES", 2 * len(MENU))
+    monkeypatch.setattr("finegraph.model.fitting.descent._MAX_REMEMBERED", 1)
+    in_parts = fit_head(features, target, MENU, settings)
+    assert in_parts.converged
+    assert in_parts.iterations != whole.iterations  # fewer steps were remembered
+    assert slope(in_parts, features, target, settings) == pytest.approx(
+        slope(whole, features, target, settings), rel=1e-9, abs=1e-5
+    )
+    assert_same_minimum(in_parts, whole, settings)
+
+
 def centre_of(head, per_label=4):
     """A head that is not a minimum of anything, for priors to draw to."""
     torch.manual_seed(3)

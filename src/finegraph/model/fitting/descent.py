@@ -15,7 +15,9 @@ which are good with few samples and can be corrected by many. A label without sa
 Coarse labels may have features of their own (BGL_m). All of this holds for them too, except that the Laplacian prior
 then needs features of equal size and assumes that they mean the same.
 
-Cost per step: two matrix products of the features with the folded weights, as for softmax; a few dozen steps.
+Cost per step: two matrix products of the features with the folded weights, as for softmax; a few dozen steps. Memory:
+about 7 times the weights of the head, up to 1 GiB of earlier steps (at least three, which is 6 times the weights), and
+some 150 MiB of scores, however many samples and labels there are; and the features, three times.
 """
 
 from __future__ import annotations
@@ -42,12 +44,14 @@ from finegraph.model.fitting.fit_samples import (
     sample_weights,
 )
 from finegraph.model.fitting.head_rows import head_of_rows, move_numbers, rows_of_head, with_unseen
-from finegraph.model.fitting.lbfgs import Minimum, minimise
+from finegraph.model.fitting.lbfgs import MEMORY, Minimum, minimise
 from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.rows import Blocks, Strengths, exact_numbers, rows_of
 from finegraph.model.fitting.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
+_MAX_REMEMBERED, _MIN_STEPS_REMEMBERED = 1 << 30, 3
+"""About how many bytes of earlier steps the minimiser remembers, and how many steps at least."""
 SOFTMAX_RATIO = math.inf
 """The `coarse_ratio` that holds coarse weights at 0."""
 HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
@@ -364,4 +368,6 @@ def _solve(
     rows = rows_of(graph, kinds, settings.strengths(graph), variances, samples.columns[0], exact)
     objective = Objective(graph, rows, samples, settings.kind_weights(graph), centre)
     start = objective.origin if first is None else objective.point(first)
-    return minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter), objective
+    memory = max(_MIN_STEPS_REMEMBERED, min(MEMORY, _MAX_REMEMBERED // (2 * start.numel() * start.element_size())))
+    found = minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter, memory=memory)
+    return found, objective

@@ -6,7 +6,7 @@ Wolfe conditions), which keeps the curvature positive even if the function is no
 differences of values are lost in rounding; there, slopes decide instead (the approximate Wolfe condition of Hager and
 Zhang). Everything is deterministic.
 
-Cost: one evaluation per step, rarely two, and `MEMORY` pairs of tensors of the size of the point.
+Cost: one evaluation per step, rarely two, and at most `MEMORY` pairs of tensors of the size of the point.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 MEMORY = 12
-"""How many steps the direction remembers."""
+"""How many steps the direction remembers by default."""
 _DECREASE, _FLATTER, _MUCH_FLATTER = 1e-4, 0.9, 0.1
 """The constants of the Wolfe conditions: share of the promised decrease, and of the slope that may remain."""
 _MAX_TRIALS = 30
@@ -56,7 +56,14 @@ class _Place(NamedTuple):
     slope: float
 
 
-def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, tolerance: float, max_iter: int) -> Minimum:
+def minimise(
+    function: ValueAndGrad,
+    start: Float[Tensor, " number"],
+    *,
+    tolerance: float,
+    max_iter: int,
+    memory: int = MEMORY,
+) -> Minimum:
     """Minimise a smooth function.
 
     Args:
@@ -65,10 +72,11 @@ def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, toleran
         tolerance: how far above the minimum the value may be, relative to it. The distance is estimated by half the
             square of the gradient, which is an upper bound if the second derivative is at least 1.
         max_iter: the maximum number of steps.
+        memory: how many steps the direction remembers.
     """
     point = start
     value, grad = function(point)
-    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=MEMORY)
+    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
     for iteration in range(max_iter + 1):
         norm = float(grad.norm())
         converged = norm * norm / 2 <= tolerance * abs(value)

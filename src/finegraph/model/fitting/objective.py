@@ -60,7 +60,7 @@ class Objective:
             (len(block.scale), columns.shape[1]) for block, columns in zip(rows.blocks, samples.columns, strict=True)
         ]
         self._sizes = [rows * columns for rows, columns in self._shapes]
-        self._centre = centre or tuple(samples.columns[0].new_zeros(shape) for shape in self._shapes)
+        self._centre = centre
         self._scores_transposed = [block.scores.t().coalesce() for block in rows.blocks]
 
     @property
@@ -70,7 +70,13 @@ class Objective:
 
     def rows(self, point: Float[Tensor, " number"]) -> Blocks:
         """V of a point U."""
-        return tuple(own + away for own, away in zip(self._centre, self.away(point), strict=True))
+        return self._moved(self.away(point))
+
+    def _moved(self, away: Blocks) -> Blocks:
+        """V of V - C."""
+        if self._centre is None:
+            return away
+        return tuple(own + rest for own, rest in zip(self._centre, away, strict=True))
 
     def away(self, point: Float[Tensor, " number"]) -> Blocks:
         """V - C of a point U: how far the rows are from the centre."""
@@ -80,13 +86,14 @@ class Objective:
     def point(self, rows: Blocks) -> Float[Tensor, " number"]:
         """U of rows V."""
         scales = [block.scale.unsqueeze(1) for block in self._rows.blocks]
-        away = [own - centre for own, centre in zip(rows, self._centre, strict=True)]
+        away = rows if self._centre is None else [own - one for own, one in zip(rows, self._centre, strict=True)]
         return _flat([torch.where(scale > 0, own / scale, 0.0) for scale, own in zip(scales, away, strict=True)])
 
     def __call__(self, point: Float[Tensor, " number"]) -> tuple[float, Float[Tensor, " number"]]:
         """The value and the gradient at U."""
-        rows, away = self.rows(point), self.away(point)
-        score_rows = [torch.sparse.mm(block.scores, own) for block, own in zip(self._rows.blocks, rows, strict=True)]
+        away = self.away(point)
+        both = zip(self._rows.blocks, self._moved(away), strict=True)
+        score_rows = [torch.sparse.mm(block.scores, own) for block, own in both]
         score_rows_grad = [torch.zeros_like(own) for own in score_rows]
         value = 0.0
         for part in self._parts:
@@ -94,6 +101,7 @@ class Objective:
             value += loss
             for grad, columns in zip(score_rows_grad, part.columns, strict=True):
                 grad.addmm_(score_grad[:, : len(grad)].t(), columns)
+        del score_rows  # as large as all weights, like everything below
         grads = []
         for number, (block, own) in enumerate(zip(self._rows.blocks, away, strict=True)):
             grad = torch.sparse.mm(self._scores_transposed[number], score_rows_grad[number])
@@ -101,7 +109,7 @@ class Objective:
                 pull = torch.sparse.mm(force, away[other][:, :-1])
                 grad[:, :-1] += pull
                 value += 0.5 * float((own[:, :-1] * pull).sum(dtype=torch.float64))
-            if number == len(rows) - 1 and self._rows.constant:
+            if number == len(away) - 1 and self._rows.constant:
                 grad[list(self._rows.constant), :-1] = 0.0
             grads.append(grad.mul_(block.scale.unsqueeze(1)))
         return value, _flat(grads)
