@@ -186,8 +186,8 @@ def test_statistics_of_the_closed_form_are_summed_over_processes(photos, tmp_pat
     words += ("--fit", "prototypes", "--photo-labels", "ignore", "--train-views", "2")
     found = []
     for processes in (1, 2, 3):
-        run, own = tmp_path / str(processes), caches(tmp_path / f"caches-{processes}")
-        told = answer(processes, *words, "--run-folder", run, **own)
+        run = tmp_path / str(processes)
+        told = answer(processes, *words, "--run-folder", run, cache=tmp_path / f"caches-{processes}")
         assert Path(told["report"]).is_file()
         found.append((told, load_file(run / "model" / "model.safetensors")))
     alone, weights = found[0]
