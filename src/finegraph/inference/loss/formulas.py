@@ -32,7 +32,7 @@ from finegraph.inference.numbers.readings import (
 )
 from finegraph.inference.numerics import MAX_TOGETHER, at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
-from finegraph.inference.sums.interface import GraphSums
+from finegraph.inference.sums.interface import GraphSums, LogSpaceSums
 from finegraph.inference.sums.targets import Targets
 
 
@@ -185,11 +185,30 @@ def _add_in_log_space(
     loss: Float[Tensor, " batch"],
     grad: Float[Tensor, "batch fine"] | None,
 ) -> None:
+    """Add the terms of targets whose probabilities underflowed, for some samples after the other."""
+    for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, MAX_TOGETHER // fine.shape[1])):
+        joint = sums.of_samples(sample).joint_scores(fine[sample])
+        log_probs = torch.log_softmax(joint.double(), dim=1)
+        add_terms_in_log_space(sums, sample, log_probs, targets, weight, underflow, scale, loss, grad)
+
+
+def add_terms_in_log_space(
+    sums: LogSpaceSums,
+    sample: Int[Tensor, " sample"],
+    log_probs: Float[Tensor, "sample fine"],
+    targets: Targets,
+    weight: Float[Tensor, "batch term"],
+    underflow: Bool[Tensor, "batch term"],
+    scale: float | Float[Tensor, ""],
+    loss: Float[Tensor, " batch"],
+    grad: Float[Tensor, "batch fine"] | None,
+) -> None:
     """Add the terms of targets whose probabilities underflowed to the loss and to the gradients.
 
     Args:
         sums: the sums over the graph.
-        fine: the fine scores.
+        sample: some of the samples in which a probability underflowed.
+        log_probs: their log probabilities, in float64.
         targets: the observed labels.
         weight: the weights of the fine label and of each target.
         underflow: which of these underflowed.
@@ -197,29 +216,27 @@ def _add_in_log_space(
         loss: the loss of each sample, changed in place.
         grad: the gradient for the joint scores, changed in place; None if not requested.
     """
-    for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, MAX_TOGETHER // fine.shape[1])):
-        joint = sums.of_samples(sample).joint_scores(fine[sample])
-        log_probs = torch.log_softmax(joint.double(), dim=1)
-        for term in underflow[sample].any(dim=0).nonzero().squeeze(1).tolist():
-            own = underflow[sample, term].nonzero().squeeze(1)
-            rows, factor = sample[own], weight[sample[own], term].double()
-            log_r = _log_one_hot(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
-            log_terms = log_probs[own] + log_r
-            log_prob = torch.logsumexp(log_terms, dim=1, keepdim=True)
-            loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
-            if grad is None:
-                continue
-            # A truly impossible label has no fine labels: the loss is infinite, and its part of the gradient is 0.
-            share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
-            share.mul_((factor * scale).unsqueeze(1))
-            grad.index_add_(0, rows, -share.to(grad.dtype))
-            if term > 0:
-                sums.add_shares(rows, term - 1, share)
+    for term in underflow[sample].any(dim=0).nonzero().squeeze(1).tolist():
+        own = underflow[sample, term].nonzero().squeeze(1)
+        rows, factor = sample[own], weight[sample[own], term].double()
+        log_r = _log_one_hot(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
+        log_terms = log_probs[own] + log_r
+        log_prob = sums.log_sum(log_terms)
+        loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
+        if grad is None:
+            continue
+        # A truly impossible label has no fine labels: the loss is infinite, and its part of the gradient is 0.
+        share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
+        share.mul_((factor * scale).unsqueeze(1))
+        grad.index_add_(0, rows, -share.to(grad.dtype))
+        if term > 0:
+            sums.add_shares(rows, term - 1, share)
 
 
 def _log_one_hot(label: Int[Tensor, " sample"], like: Float[Tensor, "_ fine"]) -> Float[Tensor, "sample fine"]:
     """0 for one fine label of each sample, minus infinity for the others."""
-    return like.new_full((len(label), like.shape[1]), -torch.inf).scatter_(1, label.unsqueeze(1), 0.0)
+    is_label = torch.arange(like.shape[1], device=like.device) == label.unsqueeze(1)
+    return torch.where(is_label, 0.0, like.new_full((), -torch.inf))
 
 
 # ---- as a function of torch ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
+from finegraph.inference.loss.formulas import add_terms_in_log_space
 from finegraph.inference.numerics import (
     at_least_float32,
     refuse_second_derivatives,
@@ -28,8 +29,8 @@ from finegraph.inference.numerics import (
     without_autocast,
 )
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
-from finegraph.inference.sums.interface import ROUNDING, largest_size
-from finegraph.inference.sums.label_rows import LabelRows, LabelSums
+from finegraph.inference.sums.interface import MANY_KINDS, float32_suffices, largest_size, min_probability
+from finegraph.inference.sums.label_rows import LabelRows, LabelSums, joint_score_chunks
 from finegraph.inference.sums.targets import (
     KindWeights,
     Reduction,
@@ -39,11 +40,6 @@ from finegraph.inference.sums.targets import (
     divisor_of,
     weights_of_kinds,
 )
-
-_MIN_PROBABILITY = {torch.float32: 1e-30, torch.float64: 1e-290}
-"""Terms of a probability below this may have underflowed."""
-_MAX_ERROR, _FEW_KINDS, _MANY_KINDS = 1e-5, 16, 32
-"""Float32 is used up to this estimated error, which is lowered above few kinds; above many kinds float64 is used."""
 
 
 class Exchange:
@@ -120,6 +116,29 @@ class RowsTask:
     total: bool
     shared: tuple[slice, ...] = ()
     exchange: Exchange = SINGLE_PROCESS
+
+
+class _SharedSums(LabelSums):
+    """The sums of a batch over the fine labels of this process, which are added up over all processes."""
+
+    def __init__(
+        self,
+        task: RowsTask,
+        groups: Float[Tensor, "batch group"] | None,
+        mixing: Float[Tensor, "batch edge"] | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(task.rows, groups, mixing, task.targets, dtype)
+        self.exchange = task.exchange
+
+    def log_sum(self, log_terms: Float[Tensor, "sample fine"]) -> Float[Tensor, "sample 1"]:
+        """The log of the sum of the terms of the fine labels of all processes."""
+        top = log_terms.amax(dim=1, keepdim=True)
+        self.exchange.largest(top)
+        top = top.masked_fill(~top.isfinite(), 0.0)
+        total = (log_terms - top).exp().sum(dim=1, keepdim=True)
+        self.exchange.sum([total])
+        return top + total.log()
 
 
 def all_label_rows(graph: LabelGraph) -> LabelRows:
@@ -269,16 +288,19 @@ def _loss_and_sums(
     total, target_sums = all_sums[:, :1], all_sums[:, 1:]
     weight = task.weight.double().expand_as(target_sums)
     probs = torch.where(weight > 0, target_sums / total, 1.0)
-    underflow = probs < _MIN_PROBABILITY[sums.dtype]
+    underflow = probs < min_probability(sums.dtype)
     loss = -(probs.masked_fill(underflow, 1.0).log() * weight).sum(dim=1)
     if needs_gradient:
         prob_grads = (-weight * task.factor / target_sums * shift).masked_fill(underflow | (weight == 0), 0.0)
         scale = (task.factor / total * shift).squeeze(1)
         sums.find_gradient(prob_grads.to(sums.dtype), weight.to(sums.dtype), scale.to(sums.dtype), task.factor)
     if bool(underflow.any()):
-        _add_in_log_space(
-            task, layer, sums, weight, underflow, reference.double() + total.squeeze(1).log(), loss, needs_gradient
-        )
+        log_total = reference.double().unsqueeze(1) + total.log()
+        grad = sums.values.t() if needs_gradient else None
+        # One sample after the other, however many labels a process has: all processes must exchange the same sums.
+        for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), 1):
+            log_probs = _joint_scores(task, layer, sums, sample) - log_total[sample]
+            add_terms_in_log_space(sums, sample, log_probs, task.targets, weight, underflow, task.factor, loss, grad)
     loss = loss.sum() * task.factor if task.total else loss
     return loss.to(sums.dtype), sums
 
@@ -293,57 +315,24 @@ def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch co
         mixing = layout.edge_log_weight.expand(batch, -1)
     kinds = len(layout.kinds)
     double = layer.features.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
-    if not double and kinds <= _MANY_KINDS:
-        sums = LabelSums(task.rows, groups, mixing, task.targets, torch.float32)
+    if not double and kinds <= MANY_KINDS:
+        sums = _SharedSums(task, groups, mixing, torch.float32)
         sums.find_exponentials(*layer)
-        sizes = [sums.largest, 0.0 if groups is None else kinds**0.5 * largest_size(groups)]
+        sizes = [sums.largest, 0.0 if groups is None else largest_size(groups)]
         largest = torch.tensor(sizes, device=layer.features.device)
         task.exchange.largest(largest)
-        error = kinds**0.5 * float(largest.amax()) * ROUNDING if groups is not None else 0.0
-        if error <= _MAX_ERROR / max(1.0, (1 + kinds) / _FEW_KINDS):
+        if groups is None or float32_suffices(kinds, *largest.tolist()):
             return sums
         del sums
-    sums = LabelSums(task.rows, groups, mixing, task.targets, torch.float64)
+    sums = _SharedSums(task, groups, mixing, torch.float64)
     sums.find_exponentials(*layer)
     return sums
 
 
-def _add_in_log_space(
-    task: RowsTask,
-    layer: _Layer,
-    sums: LabelSums,
-    weight: Float[Tensor, "batch term"],
-    underflow: Tensor,
-    log_total: Float[Tensor, " batch"],
-    loss: Float[Tensor, " batch"],
-    needs_gradient: bool,
-) -> None:
-    """Add the terms of targets whose probabilities underflowed to the loss and to the gradient.
-
-    All processes see the same terms here, since they follow from sums over all processes.
-
-    Args:
-        task: the targets and options.
-        layer: the layer of the fine labels.
-        sums: the sums, with the gradient if it is needed.
-        weight: the weights of the fine label and of each target.
-        underflow: which of these underflowed.
-        log_total: the log of the sum of the exponentials of all joint scores.
-        loss: the loss of each sample, changed in place.
-        needs_gradient: whether there is a gradient to change.
-    """
-    for sample in underflow.any(dim=1).nonzero().squeeze(1).tolist():
-        scores = sums.log_terms(sample, layer.features[sample], layer.weight, layer.bias)
-        for term in underflow[sample].nonzero().squeeze(1).tolist():
-            log_terms = scores + sums.log_shares(sample, term - 1)
-            top = log_terms.amax().reshape(1)
-            task.exchange.largest(top)
-            top = top.masked_fill(~top.isfinite(), 0.0)
-            summed = (log_terms - top).exp().sum().reshape(1)
-            task.exchange.sum([summed])
-            log_sum = top + summed.log()
-            loss[sample] -= weight[sample, term] * (log_sum - log_total[sample])[0]
-            if needs_gradient:
-                # A truly impossible label has no fine labels: the loss is infinite, and its part of the gradient is 0.
-                share = (log_terms - log_sum).exp().nan_to_num_(nan=0.0)
-                sums.subtract_shares(sample, term - 1, share * (weight[sample, term] * task.factor))
+def _joint_scores(
+    task: RowsTask, layer: _Layer, sums: LabelSums, sample: Int[Tensor, " sample"]
+) -> Float[Tensor, "sample fine"]:
+    """The joint scores of some samples, in float64."""
+    groups = None if sums.groups is None else sums.groups[sample]
+    chunks = joint_score_chunks(task.rows, groups, layer.features[sample], layer.weight, layer.bias)
+    return torch.cat([scores for _, scores in chunks]).t()

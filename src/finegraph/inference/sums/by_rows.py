@@ -24,13 +24,20 @@ from torch import Tensor
 from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_columns import ColumnTables
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
-from finegraph.inference.sums.interface import ROUNDING, GroupedSums, Strategy, gathered_sum, largest_size, top_score
+from finegraph.inference.sums.interface import (
+    MANY_KINDS,
+    ROUNDING,
+    GroupedSums,
+    Strategy,
+    gathered_sum,
+    largest_size,
+    max_error,
+    top_score,
+)
 from finegraph.inference.sums.targets import Targets
 
 _SUM = 0
 """The mode of `torch.embedding_bag` for sums."""
-_MANY_KINDS = 32
-"""With more kinds, the rounding error that they have in common must be corrected."""
 _SPLITTER = 1.5 * 2**13
 """Adding and subtracting this rounds a float32 number to a multiple of 2**-10. Sums of such multiples below 2**13 are
 exact."""
@@ -240,7 +247,9 @@ class RowSums(GroupedSums):
                     return total
             largest_fine = largest_size(fine)
             if largest_fine + len(self.layout.kinds) * self.largest_group < _MAX_SPLIT_SUM:
-                return self._split_sum(fine, groups, split_fine=2 * largest_fine * ROUNDING > self.max_error)
+                return self._split_sum(
+                    fine, groups, split_fine=2 * largest_fine * ROUNDING > max_error(len(self.layout.kinds))
+                )
         total = self.wide_joint_scores(fine)
         return total.to(self.dtype) if out is None else out.copy_(total)
 
@@ -284,7 +293,7 @@ class RowSums(GroupedSums):
         self.targets = targets
         # By rounding, the probabilities do not sum to exactly 1. This error is common to all kinds and would add up in
         # the gradient, so probabilities are divided by the actual sum.
-        many = len(self.layout.kinds) > _MANY_KINDS
+        many = len(self.layout.kinds) > MANY_KINDS
         self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
         self.probs = contiguous_transpose(probs)
 

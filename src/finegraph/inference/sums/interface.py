@@ -35,6 +35,8 @@ from finegraph.inference.sums.targets import Targets
 
 _MIN_PROBABILITY = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Terms of a probability below this may have underflowed."""
+MANY_KINDS = 32
+"""With more kinds, the rounding error that they have in common must be corrected in float32."""
 _MAX_ERROR, _FEW_KINDS = 1e-5, 16
 """A plain float32 sum is used up to this estimated error, which is lowered above few kinds, since gradients add up the
 errors of all kinds."""
@@ -42,7 +44,29 @@ ROUNDING = torch.finfo(torch.float32).eps / 2
 """The relative error of one float32 operation."""
 
 
-class GraphSums(ABC):
+class LogSpaceSums(ABC):
+    """What the loss needs of targets whose probabilities underflowed."""
+
+    @abstractmethod
+    def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
+        """Log r of a target, in float64: the log probability of its label given each fine label."""
+
+    @abstractmethod
+    def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
+        """Add the contribution of a target computed in log space to the coarse gradient.
+
+        Args:
+            sample: the samples.
+            target: the target.
+            share: weight scale p_i r / p_t for each fine label i.
+        """
+
+    def log_sum(self, log_terms: Float[Tensor, "sample fine"]) -> Float[Tensor, "sample 1"]:
+        """The log of the sum of the terms of all fine labels."""
+        return torch.logsumexp(log_terms, dim=1, keepdim=True)
+
+
+class GraphSums(LogSpaceSums):
     """The sums over a graph for one batch of scores.
 
     Attributes:
@@ -51,7 +75,7 @@ class GraphSums(ABC):
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype, self.smallest = dtype, _MIN_PROBABILITY[dtype]
+        self.dtype, self.smallest = dtype, min_probability(dtype)
 
     @abstractmethod
     def joint_scores(
@@ -106,33 +130,54 @@ class GraphSums(ABC):
     def of_samples(self, sample: Int[Tensor, " sample"]) -> GraphSums:
         """Sums of some of the samples, for their joint scores."""
 
-    @abstractmethod
+
+class GroupShares(LogSpaceSums):
+    """The shares of targets in the groups of a layout.
+
+    Attributes:
+        layout: the groups.
+        mixing: log r of the edges of mixed rows; None if there are none.
+        mixing_grad: the gradient for log r.
+        targets: the targets of the batch.
+    """
+
+    layout: GroupLayout
+    mixing: Float[Tensor, "batch edge"] | None
+    mixing_grad: Float[Tensor, "batch edge"] | None
+    targets: Targets
+
     def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
-        """Log r of a target, in float64: the log probability of its label given each fine label."""
+        """0 for fine labels in the group of the label itself, log r for those in mixed rows, minus infinity else."""
+        layout, count = self.layout, len(sample)
+        column = self.targets.column[sample, target].unsqueeze(1)
+        of_group = torch.full((count, layout.group_count), -torch.inf, dtype=torch.float64, device=column.device)
+        # The label of another process has no group here.
+        own = torch.where(column >= 0, 0.0, -torch.inf).double()
+        of_group.scatter_(1, column.clamp_min(0), own)
+        if self.mixing is not None:
+            mixing = self.mixing[sample].double().masked_fill(layout.edge_column != column, -torch.inf)
+            of_group = of_group.scatter_reduce(1, layout.edge_row.expand(count, -1), mixing, reduce="amax")
+        return of_group.index_select(1, layout.group_columns_of(self.targets.kind[target]))
 
-    @abstractmethod
     def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
-        """Add the contribution of a target computed in log space to the coarse gradient.
+        """Shares of fine labels in mixed rows are a gradient for log r."""
+        if self.mixing_grad is None:
+            return
+        layout = self.layout
+        group = layout.group_columns_of(self.targets.kind[target]).expand_as(share)
+        by_group = share.new_zeros(len(sample), layout.group_count).scatter_add_(1, group, share)
+        other = layout.edge_column != self.targets.column[sample, target].unsqueeze(1)
+        edges = by_group.index_select(1, layout.edge_row).masked_fill_(other, 0.0)
+        self.mixing_grad.index_add_(0, sample, -edges.to(self.mixing_grad.dtype))
 
-        Args:
-            sample: the samples.
-            target: the target.
-            share: weight scale p_i r / p_t for each fine label i.
-        """
 
-
-class GroupedSums(GraphSums):
+class GroupedSums(GroupShares, GraphSums):
     """The common part of sums by rows and by columns: the scores of groups, and mixed rows.
 
     Attributes:
         groups: the scores of the groups; None without coarse scores.
         largest_group: the largest absolute score of a group; infinite if a score is NaN.
-        mixing: log r of the edges of mixed rows; None if there are none.
-        mixing_grad: the gradient for log r.
-        targets: the targets of the batch, from `set_probs`.
     """
-
-    targets: Targets
 
     def __init__(
         self,
@@ -144,7 +189,7 @@ class GroupedSums(GraphSums):
         super().__init__(dtype)
         self.layout, self.groups, self.mixing = layout, groups, mixing
         self.largest_group = 0.0 if groups is None else largest_size(groups)
-        self.mixing_grad: Tensor | None = None
+        self.mixing_grad = None
 
     @abstractmethod
     def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
@@ -161,15 +206,8 @@ class GroupedSums(GraphSums):
         return dtypes == {torch.float32} and self.largest_group < math.inf and fine.numel() > 0
 
     def float32_suffices(self, largest_sum: float) -> bool:
-        """Whether float32 sums are precise enough, estimated as one rounding error per kind at this magnitude."""
-        terms = math.sqrt(len(self.layout.kinds))
-        error = terms * max(largest_sum, terms * self.largest_group) * ROUNDING
-        return error <= self.max_error
-
-    @property
-    def max_error(self) -> float:
-        """The largest allowed error of a joint score."""
-        return _MAX_ERROR / max(1.0, (1 + len(self.layout.kinds)) / _FEW_KINDS)
+        """Whether float32 sums of this magnitude are precise enough."""
+        return float32_suffices(len(self.layout.kinds), largest_sum, self.largest_group)
 
     def of_samples(self, sample: Int[Tensor, " sample"]) -> GroupedSums:
         """A copy with the group scores of these samples."""
@@ -183,27 +221,27 @@ class GroupedSums(GraphSums):
         part.groups = None
         return part
 
-    def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
-        """0 for fine labels in the group of the label itself, log r for those in mixed rows, minus infinity else."""
-        layout, count = self.layout, len(sample)
-        column = self.targets.column[sample, target].unsqueeze(1)
-        of_group = torch.full((count, layout.group_count), -torch.inf, dtype=torch.float64, device=column.device)
-        of_group.scatter_(1, column, 0.0)
-        if self.mixing is not None:
-            mixing = self.mixing[sample].double().masked_fill(layout.edge_column != column, -torch.inf)
-            of_group = of_group.scatter_reduce(1, layout.edge_row.expand(count, -1), mixing, reduce="amax")
-        return of_group.index_select(1, layout.group_columns_of(self.targets.kind[target]))
 
-    def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
-        """Shares of fine labels in mixed rows are a gradient for log r."""
-        if self.mixing_grad is None:
-            return
-        layout = self.layout
-        group = layout.group_columns_of(self.targets.kind[target]).expand_as(share)
-        by_group = share.new_zeros(len(sample), layout.group_count).scatter_add_(1, group, share)
-        other = layout.edge_column != self.targets.column[sample, target].unsqueeze(1)
-        edges = by_group.index_select(1, layout.edge_row).masked_fill_(other, 0.0)
-        self.mixing_grad.index_add_(0, sample, -edges.to(self.mixing_grad.dtype))
+def min_probability(dtype: torch.dtype) -> float:
+    """Probabilities below this must be computed in log space."""
+    return _MIN_PROBABILITY[dtype]
+
+
+def max_error(kinds: int) -> float:
+    """The largest allowed error of a joint score, with this many kinds."""
+    return _MAX_ERROR / max(1.0, (1 + kinds) / _FEW_KINDS)
+
+
+def float32_suffices(kinds: int, largest_sum: float, largest_group: float) -> bool:
+    """Whether float32 sums are precise enough, estimated as one rounding error per kind at their magnitude.
+
+    Args:
+        kinds: the number of kinds.
+        largest_sum: the largest absolute joint score.
+        largest_group: the largest absolute score of a group.
+    """
+    terms = math.sqrt(kinds)
+    return terms * max(largest_sum, terms * largest_group) * ROUNDING <= max_error(kinds)
 
 
 def largest_size(values: Float[Tensor, "batch _"]) -> float:

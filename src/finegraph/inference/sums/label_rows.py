@@ -26,7 +26,7 @@ from torch import Tensor
 from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_rows import RowLists, adding_steps, composites_of
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.interface import GroupShares, Strategy, largest_size
 from finegraph.inference.sums.targets import Targets
 
 _CHUNK = 1 << 19
@@ -147,7 +147,7 @@ class _Children(NamedTuple):
     value: Float[Tensor, " child"]
 
 
-class LabelSums:
+class LabelSums(GroupShares):
     """The sums of one batch over some fine labels.
 
     Attributes:
@@ -155,7 +155,6 @@ class LabelSums:
         reference: what was subtracted from the joint scores of each sample.
         total: the sum of the exponentials of each sample.
         largest: the largest absolute joint score.
-        mixing_grad: the gradient for log r of the edges of mixed rows.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class LabelSums:
         """
         self.rows, self.layout, self.targets, self.dtype = rows, rows.layout, targets, dtype
         self.groups, self.mixing = groups, mixing
-        self.mixing_grad: Tensor | None = None
+        self.mixing_grad = None
         self.largest = 0.0
         self._children: list[_Children] = []
 
@@ -216,7 +215,7 @@ class LabelSums:
             if bias is not None:
                 part.add_(bias[start : start + step, None])
             low, high = part.amin(dim=0), part.amax(dim=0)
-            self.largest = max(self.largest, _largest(low, high))
+            self.largest = max(self.largest, largest_size(torch.stack((low, high))))
             self._move_reference(start, high)
             self.total += part.sub_(self.reference).exp_().sum(dim=0)
 
@@ -357,56 +356,6 @@ class LabelSums:
             return groups
         return self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)
 
-    # ---- underflow --------------------------------------------------------------------------------------------------
-
-    def log_terms(
-        self,
-        sample: int,
-        features: Float[Tensor, " feature"],
-        weight: Float[Tensor, "fine feature"],
-        bias: Float[Tensor, " fine"] | None,
-    ) -> Float[Tensor, " fine"]:
-        """The joint scores of one sample in float64, without a reference."""
-        scores = (weight.to(features.dtype) @ features).double()
-        if bias is not None:
-            scores += bias
-        if self.groups is not None:
-            for column in self.layout.group_columns:
-                scores += self.groups[sample].double()[column]
-        return scores
-
-    def log_shares(self, sample: int, target: int) -> Float[Tensor, " fine"]:
-        """Log r of a target of one sample for each fine label, in float64; target -1 is the fine label itself."""
-        if target < 0:
-            one_hot = torch.full((len(self.values),), -torch.inf, dtype=torch.float64, device=self.values.device)
-            if int(self.targets.fine[sample]) >= 0:
-                one_hot[self.targets.fine[sample]] = 0.0
-            return one_hot
-        layout, column = self.layout, self.targets.column[sample, target]
-        of_group = torch.full((layout.group_count,), -torch.inf, dtype=torch.float64, device=column.device)
-        of_group[column.clamp_min(0)] = torch.where(column >= 0, 0.0, -torch.inf).double()
-        if self.mixing is not None:
-            own = self.mixing[sample].double().masked_fill(layout.edge_column != column, -torch.inf)
-            of_group = of_group.scatter_reduce(0, layout.edge_row, own, reduce="amax")
-        return of_group[layout.group_columns_of(self.targets.kind[target])]
-
-    def subtract_shares(self, sample: int, target: int, share: Float[Tensor, " fine"]) -> None:
-        """Subtract the shares of a target computed in log space from the gradient.
-
-        Args:
-            sample: the sample.
-            target: the target; -1 for the fine label.
-            share: weight factor p_i r / p_t for each fine label i.
-        """
-        self.values[:, sample] -= share.to(self.dtype)
-        if target < 0 or self.mixing_grad is None:
-            return
-        layout = self.layout
-        by_group = share.new_zeros(layout.group_count)
-        by_group.index_add_(0, layout.group_columns_of(self.targets.kind[target]), share)
-        edges = by_group[layout.edge_row].masked_fill(layout.edge_column != self.targets.column[sample, target], 0.0)
-        self.mixing_grad[sample] -= edges.to(self.mixing_grad.dtype)
-
 
 def joint_score_chunks(
     rows: LabelRows,
@@ -445,11 +394,6 @@ def chunk_rows(batch: int) -> int:
 
 def _width(places: slice) -> int:
     return int(places.stop - places.start)
-
-
-def _largest(low: Tensor, high: Tensor) -> float:
-    largest = max(-float(low.amin()), float(high.amax()))
-    return largest if largest == largest else math.inf  # NaN differs from itself
 
 
 def side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:
