@@ -35,7 +35,7 @@ from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
 CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tensor, "batch _"]] | None
-_FEW_SCORES = 1 << 20
+_FEW_SCORES = 1 << 19
 """Scores that stay in the caches of a processor while `joint_loss` reads them several times."""
 
 

@@ -338,13 +338,18 @@ class _Loss(torch.autograd.Function):
         # The gradients are scaled in place and handed to torch, so a second backward pass must recompute them.
         ctx.gradients = None
         factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
-        is_one = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
+        unscaled = is_one(factor)
         results: list[Tensor | None] = []
         for grad, source in zip(gradients, (fine, coarse, numbers), strict=True):
             broadcast = factor if grad is None or grad.ndim == 2 or not factor.ndim else factor.unsqueeze(2)
-            scaled = grad if grad is None or is_one else grad.mul_(broadcast)
+            scaled = grad if grad is None or unscaled else grad.mul_(broadcast)
             results.append(None if scaled is None else scaled.to(source.dtype))
         return *results, None, None, None, None, None
+
+
+def is_one(factor: Float[Tensor, "*batch"]) -> bool:
+    """Whether a gradient is 1, as that of a loss itself; only looked at where that costs nothing."""
+    return factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
 
 
 def compiled_loss(

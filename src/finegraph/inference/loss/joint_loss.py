@@ -95,7 +95,9 @@ def joint_loss(
     targets, observed = batch_targets(
         graph, tensors.kinds, tables.targets, target, kind_targets, weights, ignore_index, batch, dtype
     )
-    readings = _readings(posterior, targets.fine, target != ignore_index, measured, weights)
+    readings = None
+    if len(tensors.numbers):
+        readings = _readings(posterior, targets.fine, target != ignore_index, measured, weights)
     if observed is not None and measured is not None:
         observed = observed | ~measured.isnan().all(dim=1)
     divisor = divisor_of(reduction, batch, observed, dtype)

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss.formulas import add_terms_in_log_space
+from finegraph.inference.loss.formulas import add_terms_in_log_space, is_one
 from finegraph.inference.numerics import (
     at_least_float32,
     refuse_second_derivatives,
@@ -259,18 +259,20 @@ class _RowsLoss(torch.autograd.Function):
         factor = (grads[0].unsqueeze(1) if grads[0].ndim else grads[0]).to(ctx.dtype)
         score_grad = values.to(ctx.dtype)
         feature_grad = weight_grad = bias_grad = coarse_grad = None
+        unscaled = is_one(factor)
         with without_autocast(features.device):
             if ctx.needs_input_grad[0]:
                 feature_grad = score_grad.t() @ weight.to(ctx.dtype)
                 ctx.task.exchange.sum([feature_grad])
                 feature_grad = feature_grad.mul_(factor).to(features.dtype)
             if ctx.needs_input_grad[1]:
-                weight_grad = (score_grad @ (features.to(ctx.dtype) * factor)).to(weight.dtype)
+                scaled = features.to(ctx.dtype) if unscaled else features.to(ctx.dtype) * factor
+                weight_grad = (score_grad @ scaled).to(weight.dtype)
             if ctx.needs_input_grad[2]:
-                scaled = score_grad.new_ones(len(features)) * factor.reshape(-1)
-                bias_grad = (score_grad @ scaled).to(ctx.bias_dtype)
+                summed = score_grad @ factor.squeeze(1) if factor.ndim else score_grad.sum(dim=1).mul_(factor)
+                bias_grad = summed.to(ctx.bias_dtype)
             if ctx.coarse_grad is not None:
-                coarse_grad = (ctx.coarse_grad * factor).to(ctx.coarse_dtype)
+                coarse_grad = (ctx.coarse_grad if unscaled else ctx.coarse_grad * factor).to(ctx.coarse_dtype)
         return feature_grad, weight_grad, bias_grad, coarse_grad, None
 
 
@@ -283,7 +285,7 @@ def _loss_and_sums(
     task.exchange.largest(reference)
     # Exponentials are relative to the reference of this process. Scaling their sums is cheaper than scaling them.
     shift = (sums.reference - reference).exp().double().unsqueeze(1)
-    all_sums = torch.cat([sums.total.unsqueeze(1), sums.target_sums().double()], dim=1) * shift
+    all_sums = sums.sums() * shift
     task.exchange.sum([all_sums])
     total, target_sums = all_sums[:, :1], all_sums[:, 1:]
     weight = task.weight.double().expand_as(target_sums)
@@ -318,7 +320,7 @@ def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch co
     if not double and kinds <= MANY_KINDS:
         sums = _SharedSums(task, groups, mixing, torch.float32)
         sums.find_exponentials(*layer)
-        sizes = [sums.largest, 0.0 if groups is None else largest_size(groups)]
+        sizes = [sums.largest, 0.0 if groups is None else largest_size(groups.t())]
         largest = torch.tensor(sizes, device=layer.features.device)
         task.exchange.largest(largest)
         if groups is None or float32_suffices(kinds, *largest.tolist()):

@@ -15,7 +15,7 @@ So `joint_score_chunks` gives the joint scores themselves, in float64, and nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +29,11 @@ from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.interface import GroupShares, Strategy, largest_size
 from finegraph.inference.sums.targets import Targets
 
-_CHUNK = 1 << 19
+_CHUNK = 1 << 20
 """About how many scores are computed at a time."""
 _MIN_ROWS = 256
+_MAX_MODERATE = 30.0
+"""Exponentials of joint scores of at most this size need no reference."""
 _MAX_ABOVE_REFERENCE = 60.0
 """How far a score may exceed the reference of its sample, so that sums of exponentials stay finite in float32."""
 _LISTED = 16
@@ -39,22 +41,25 @@ _LISTED = 16
 
 
 class _ListedKind(Constants):
-    """A kind with one known parent per fine label, and few children per label.
-
-    Attributes:
-        child: the fine labels, sorted by label.
-        start: the start of the children of each label, and the end of the last.
-        steps: the steps that sum rows of fine labels to rows of labels.
-    """
-
-    child: Tensor
-    start: Tensor
+    """A kind with one known parent per fine label, and few children per label; how to sum over all its children."""
 
     def __init__(self, kind: KindGroups, strategy: Strategy) -> None:
         self.number, self.first, self.count = kind.number, int(kind.columns[0]), kind.count
-        order = kind.order
-        self.store_arrays({"child": order.astype(np.int32), "start": np.concatenate([[0], np.cumsum(kind.sizes)])})
-        self.steps = adding_steps(order, kind.sizes, strategy)
+        self.steps = adding_steps(kind.order, kind.sizes, strategy)
+
+
+class _DividedTargets(NamedTuple):
+    """The places of targets by how their sums are computed.
+
+    Attributes:
+        listed: the targets of listed kinds.
+        dense: the targets of other kinds.
+        dense_kind: the numbers of their kinds.
+    """
+
+    listed: Int[Tensor, " target"]
+    dense: Int[Tensor, " target"]
+    dense_kind: Int[Tensor, " target"]
 
 
 class LabelRows(Constants):
@@ -63,12 +68,20 @@ class LabelRows(Constants):
     Attributes:
         layout: the groups of these fine labels.
         listed: the kinds for which only the children of the true labels are touched.
+        listed_place: for each group column, its place among the labels of these kinds, or one past the last label.
+        child: the fine labels of each of these labels, one label after the other.
+        child_start: the start of the children of each label, twice the end of the last.
         dense_column: the group columns of all other kinds.
         place: the place of each group column among these; 0 for listed kinds.
         fine_item: for each fine label, the rows of the score table that it adds up.
         dense_item: the same for composite kinds alone, counted among their groups.
+        first_groups: the number of groups of the first kind that is not listed; 0 if there is none.
+        first_composite_groups: the number of groups of the first composite kind; 0 if there is none.
     """
 
+    listed_place: Tensor
+    child: Tensor
+    child_start: Tensor
     dense_column: Tensor
     place: Tensor
     fine_item: Tensor
@@ -78,7 +91,8 @@ class LabelRows(Constants):
         strategy = Strategy() if strategy is None else strategy
         self.layout, count = layout, layout.fine_count
         few = [kind.plain and int(kind.sizes.max(initial=0)) * _LISTED <= count for kind in layout.kinds]
-        self.listed = [_ListedKind(kind, strategy) for kind, own in zip(layout.kinds, few, strict=True) if own]
+        listed = [kind for kind, own in zip(layout.kinds, few, strict=True) if own]
+        self._store_listed(listed, strategy)
         dense = [kind for kind, own in zip(layout.kinds, few, strict=True) if not own]
         composites = composites_of(dense, count, math.inf) if dense else []
         column = np.concatenate([np.zeros(0, np.int64), *(kind.columns for kind in dense)])
@@ -94,11 +108,37 @@ class LabelRows(Constants):
         self._to_dense = adding_steps(owner[order], np.bincount(place[member], minlength=len(column)), strategy)
         self._from_groups = RowLists(member, sizes)
         self._from_dense = RowLists(place[member], sizes)
-        listed = [kind.columns[kind.group] for kind, own in zip(layout.kinds, few, strict=True) if own]
-        items = [*listed, *(own + layout.group_count for own in group)]
+        self.first_groups = dense[0].count if dense else 0
+        self.first_composite_groups = composites[0].groups.count if composites else 0
+        items = [*(kind.columns[kind.group] for kind in listed), *(own + layout.group_count for own in group)]
         for name, parts in (("fine_item", items), ("dense_item", group)):
             side_by_side = np.stack(parts, axis=1) if parts else np.zeros((count, 0))
             self.store_arrays({name: side_by_side.astype(np.int32)})
+
+    def _store_listed(self, listed: Sequence[KindGroups], strategy: Strategy) -> None:
+        """Store the children of the labels of all listed kinds side by side."""
+        none = np.zeros(0, np.int64)
+        self.listed = [_ListedKind(kind, strategy) for kind in listed]
+        columns = np.concatenate([none, *(kind.columns for kind in listed)])
+        place = np.full(self.layout.group_count, len(columns))
+        place[columns] = np.arange(len(columns))
+        ends = np.cumsum(np.concatenate([none, *(kind.sizes for kind in listed)]))
+        child = np.concatenate([none, *(kind.order for kind in listed)]).astype(np.int32)
+        self.store_arrays({"child": child, "child_start": np.concatenate([[0], ends, ends[-1:] if len(ends) else [0]])})
+        self.store_arrays({"listed_place": place})
+        self._divided: dict[tuple[tuple[int, ...], torch.device], _DividedTargets] = {}
+
+    def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
+        """Divide targets; `kinds` holds the number of the kind of each."""
+        key = kinds, self.child.device
+        if key not in self._divided:
+            numbers = {kind.number for kind in self.listed}
+            listed = [place for place, number in enumerate(kinds) if number in numbers]
+            dense = [place for place, number in enumerate(kinds) if number not in numbers]
+            parts = (listed, dense, [kinds[place] for place in dense])
+            tensors = (torch.tensor(part, dtype=torch.int64, device=self.child.device) for part in parts)
+            self._divided[key] = _DividedTargets(*tensors)
+        return self._divided[key]
 
     def score_table(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "row batch"]:
         """The scores of the groups, and below them those of the groups of composite kinds."""
@@ -117,7 +157,7 @@ class LabelRows(Constants):
 
     def to_groups(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
         """The sum over the fine labels of each group."""
-        groups = fine.new_zeros(self.layout.group_count, fine.shape[1])
+        groups = fine.new_empty(self.layout.group_count, fine.shape[1])
         if len(self.dense_column):
             groups.index_copy_(0, self.dense_column, self.to_dense(fine))
         for kind in self.listed:
@@ -132,16 +172,14 @@ def _summed(steps: list[RowLists], rows: Float[Tensor, "_ batch"]) -> Float[Tens
 
 
 class _Children(NamedTuple):
-    """The children of the true labels of one kind.
+    """The children of the true labels of all listed kinds.
 
     Attributes:
-        targets: the targets of the kind.
         owner: for each child, the flat index of its sample and target.
         position: the flat index of its exponential.
         value: its exponential.
     """
 
-    targets: slice
     owner: Int[Tensor, " child"]
     position: Int[Tensor, " child"]
     value: Float[Tensor, " child"]
@@ -152,8 +190,7 @@ class LabelSums(GroupShares):
 
     Attributes:
         values: the exponentials of the joint scores, relative to the reference; then the gradient for these scores.
-        reference: what was subtracted from the joint scores of each sample.
-        total: the sum of the exponentials of each sample.
+        reference: what was subtracted from the joint scores of each sample; 0 if all scores are moderate.
         largest: the largest absolute joint score.
     """
 
@@ -178,7 +215,7 @@ class LabelSums(GroupShares):
         self.groups, self.mixing = groups, mixing
         self.mixing_grad = None
         self.largest = 0.0
-        self._children: list[_Children] = []
+        self._divided = rows.divide_targets(tuple(targets.kind))
 
     def find_exponentials(
         self,
@@ -200,7 +237,6 @@ class LabelSums(GroupShares):
         columns = features.t()
         self.values = features.new_empty(count, batch, dtype=self.dtype)
         self.reference = features.new_zeros(batch, dtype=self.dtype)
-        self.total = features.new_zeros(batch, dtype=torch.float64)
         step = chunk_rows(batch)
         for start in range(0, count if batch else 0, step):
             part = self.values[start : start + step]
@@ -214,10 +250,11 @@ class LabelSums(GroupShares):
                 part.copy_(own @ columns) if self.dtype != columns.dtype else torch.mm(own, columns, out=part)
             if bias is not None:
                 part.add_(bias[start : start + step, None])
-            low, high = part.amin(dim=0), part.amax(dim=0)
-            self.largest = max(self.largest, largest_size(torch.stack((low, high))))
-            self._move_reference(start, high)
-            self.total += part.sub_(self.reference).exp_().sum(dim=0)
+            self.largest = max(self.largest, largest_size(part))
+            if self.largest > _MAX_MODERATE:
+                self._move_reference(start, part.amax(dim=0))
+                part.sub_(self.reference)
+            part.exp_()
 
     def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "_ batch"]:
         """The scores that groups add to some fine labels."""
@@ -232,33 +269,34 @@ class LabelSums(GroupShares):
             higher = torch.maximum(high, self.reference)
             factor = (self.reference - higher).exp()
             self.values[:done].mul_(factor)
-            self.total *= factor
             self.reference = higher
 
-    def target_sums(self) -> Float[Tensor, "batch term"]:
-        """The sums of exponentials of the fine label and of each target."""
+    def sums(self) -> Float[Tensor, "batch _"]:
+        """The sums of exponentials of all fine labels, of the true fine label and of each target, in float64."""
         targets, batch = self.targets, self.values.shape[1]
-        own = targets.fine >= 0
-        sample = torch.arange(batch, device=own.device)
-        at_fine = self.values[targets.fine.clamp_min(0), sample] if len(self.values) else self.values.new_zeros(batch)
-        found = self.values.new_zeros(batch, 1 + targets.column.shape[1])
-        found[:, 0] = torch.where(own, at_fine, 0.0)
-        if len(self.rows.dense_column):
-            sums = self.rows.to_dense(self.values)
+        sample = torch.arange(batch, device=self.values.device)
+        self._fine_position = targets.fine.clamp_min(0) * batch + sample
+        found = self.values.new_zeros(batch, 2 + targets.column.shape[1], dtype=torch.float64)
+        listed, dense, _ = self._divided
+        if len(self.values):
+            found[:, 1] = self.values.view(-1)[self._fine_position].masked_fill(targets.fine < 0, 0.0)
+        if self.rows.first_groups:
+            by_group = self.rows.to_dense(self.values)
+            found[:, 0] = by_group[: self.rows.first_groups].sum(dim=0)
             if self.mixing is not None:
                 self.edge_share = self.mixing.t().exp().to(self.dtype)
-                self.edge_sums = sums.index_select(0, self._edge_row) * self.edge_share
-                sums.index_add_(0, self._edge_column, self.edge_sums)
-            place = self.rows.place[targets.column.clamp_min(0)].t()
-            found[:, 1:] = sums.gather(0, place).t().masked_fill(targets.column < 0, 0.0)
-        for kind in self.rows.listed:
-            if kind.number in targets.kind:
-                children = self._listed_children(kind)
-                sums = found.new_zeros(batch * _width(children.targets), dtype=torch.float64)
-                sums.index_add_(0, children.owner, children.value.double())
-                places = slice(1 + children.targets.start, 1 + children.targets.stop)
-                found[:, places] = sums.view(batch, -1).to(found.dtype)
-                self._children.append(children)
+                self.edge_sums = by_group.index_select(0, self._edge_row) * self.edge_share
+                by_group.index_add_(0, self._edge_column, self.edge_sums)
+            column = targets.column.index_select(1, dense)
+            at_target = by_group.gather(0, self.rows.place[column.clamp_min(0)].t()).t()
+            found.index_copy_(1, 2 + dense, at_target.masked_fill(column < 0, 0.0).double())
+        else:
+            found[:, 0] = self.values.sum(dim=0)
+        if len(listed):
+            self._children = self._children_of(targets.column.index_select(1, listed))
+            by_target = found.new_zeros(batch * len(listed))
+            by_target.index_add_(0, self._children.owner, self._children.value.double())
+            found.index_copy_(1, 2 + listed, by_target.view(batch, -1))
         return found
 
     @property
@@ -269,20 +307,17 @@ class LabelSums(GroupShares):
     def _edge_column(self) -> Int[Tensor, " edge"]:
         return self.rows.place[self.layout.edge_column]
 
-    def _listed_children(self, kind: _ListedKind) -> _Children:
-        """The children of the targets of a kind, and their exponentials."""
-        places, batch = self.targets.places_of(kind.number), self.values.shape[1]
-        label = (self.targets.column[:, places] - kind.first).reshape(-1)
+    def _children_of(self, column: Int[Tensor, "batch target"]) -> _Children:
+        """The children of targets of listed kinds, and their exponentials."""
+        rows, (batch, width) = self.rows, column.shape
         # A label whose children are all in another process has none here.
-        known = (label >= 0) & (label < kind.count)
-        label = label.clamp(0, kind.count - 1)
-        start = kind.start[label]
-        sizes = torch.where(known, kind.start[label + 1] - start, 0)
+        label = rows.listed_place[column.clamp_min(0)].masked_fill_(column < 0, len(rows.child_start) - 2).view(-1)
+        start = rows.child_start[label]
+        sizes = rows.child_start[label + 1] - start
         owner = torch.repeat_interleave(sizes)
-        step = torch.arange(len(owner), device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
-        child = kind.child[start[owner] + step].long()
-        position = child * batch + owner // _width(places)
-        return _Children(places, owner, position, self.values.view(-1)[position])
+        place = torch.arange(len(owner), device=owner.device) + (start - (sizes.cumsum(0) - sizes))[owner]
+        position = rows.child[place].long() * batch + owner // width
+        return _Children(owner, position, self.values.view(-1)[position])
 
     def find_gradient(
         self,
@@ -300,31 +335,25 @@ class LabelSums(GroupShares):
             scale: the factor of the loss, over the sum of the exponentials of all fine labels.
             factor: the factor of the loss alone.
         """
-        targets, batch = self.targets, self.values.shape[1]
+        batch, listed = self.values.shape[1], self._divided.listed
         weight = weight.expand(batch, -1)
-        listed = {kind.number for kind in self.rows.listed}
         # Each dense kind adds w (1 / total - r / sum) at its true label; for good predictions these nearly cancel.
-        uniform = [0] + [1 + place for place, number in enumerate(targets.kind) if number in listed]
-        own = weight[:, uniform].sum(dim=1) * scale
-        at_fine = torch.where(targets.fine >= 0, -weight[:, 0] * factor, 0.0).to(self.dtype)
-        at_fine = torch.where(prob_grads[:, 0] == 0, 0.0, at_fine)
+        own = (weight[:, 0] + weight.index_select(1, 1 + listed).sum(dim=1)) * scale
         factors = None
-        if len(self.rows.dense_column):
+        if self.rows.first_composite_groups:
             factors = self.rows.composite_factors(self._dense_factors(prob_grads, weight, scale))
+            factors[: self.rows.first_composite_groups] += own
         step = chunk_rows(batch)
         for start in range(0, len(self.values) if batch else 0, step):
             part = self.values[start : start + step]
-            if factors is None:
-                part.mul_(own)
-            else:
-                part.mul_(side_by_side(factors, self.rows.dense_item[start : start + step]).add_(own))
+            part.mul_(own if factors is None else side_by_side(factors, self.rows.dense_item[start : start + step]))
         flat = self.values.view(-1)
-        for children in self._children:
-            grads = prob_grads[:, 1 + children.targets.start : 1 + children.targets.stop].reshape(-1)
-            flat.index_add_(0, children.position, children.value * grads[children.owner])
+        if len(listed):
+            grads = prob_grads.index_select(1, 1 + listed).view(-1)
+            flat.index_add_(0, self._children.position, self._children.value * grads[self._children.owner])
         if len(self.values):
-            sample = torch.arange(batch, device=own.device)
-            flat.index_add_(0, targets.fine.clamp_min(0) * batch + sample, at_fine)
+            known = (self.targets.fine >= 0) & (prob_grads[:, 0] != 0)
+            flat.index_add_(0, self._fine_position, (-weight[:, 0] * factor * known).to(self.dtype))
 
     def _dense_factors(
         self,
@@ -333,20 +362,17 @@ class LabelSums(GroupShares):
         scale: Float[Tensor, " batch"],
     ) -> Float[Tensor, "column batch"]:
         """What each group of the kinds that are not listed adds to the factors of its fine labels."""
-        rows, targets = self.rows, self.targets
-        listed = {kind.number for kind in rows.listed}
-        dense = [place for place, number in enumerate(targets.kind) if number not in listed]
+        rows, (_, dense, dense_kind) = self.rows, self._divided
         factors = prob_grads.new_zeros(len(rows.dense_column), len(prob_grads))
-        column = targets.column[:, dense]
-        grads = prob_grads[:, [1 + place for place in dense]].masked_fill(column < 0, 0.0)
+        column = self.targets.column.index_select(1, dense)
+        grads = prob_grads.index_select(1, 1 + dense).masked_fill(column < 0, 0.0)
         factors.scatter_add_(0, rows.place[column.clamp_min(0)].t(), grads.t())
         if self.mixing is not None:
             at_edges = factors.index_select(0, self._edge_column)
             self.mixing_grad = (self.edge_sums * at_edges).t()
             factors.index_add_(0, self._edge_row, self.edge_share * at_edges)
         kinds = prob_grads.new_zeros(1 + max(self.layout.numbers), len(prob_grads))
-        number = torch.tensor([targets.kind[place] for place in dense], device=kinds.device, dtype=torch.int64)
-        kinds.index_add_(0, number, (weight[:, [1 + place for place in dense]] * scale.unsqueeze(1)).t())
+        kinds.index_add_(0, dense_kind, (weight.index_select(1, 1 + dense) * scale.unsqueeze(1)).t())
         return factors.add_(kinds.index_select(0, self.layout.kind_of_column[rows.dense_column]))
 
     def coarse_gradient(self) -> Float[Tensor, "batch coarse"]:
@@ -390,10 +416,6 @@ def joint_score_chunks(
 def chunk_rows(batch: int) -> int:
     """How many rows of fine labels are computed at a time."""
     return max(_MIN_ROWS, _CHUNK // max(batch, 1))
-
-
-def _width(places: slice) -> int:
-    return int(places.stop - places.start)
 
 
 def side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:
