@@ -348,7 +348,7 @@ class _Loss(torch.autograd.Function):
 
 
 def is_one(factor: Float[Tensor, "*batch"]) -> bool:
-    """Whether a gradient is 1, as that of a loss itself; only looked at where that costs nothing."""
+    """Whether a gradient is 1, as that of a loss itself; it is only read on the CPU, where that costs nothing."""
     return factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
 
 
