@@ -40,6 +40,11 @@ GRAPH = LabelGraph.from_table(TABLE, TYPES)
         (["heat < medium"], {"heat": ("mild",)}),
         (["heat=hot", "heat=mild"], {"heat": ("hot", "mild")}),
         (["price≥10", "price≥10"], {"price": ("≥ 10",)}),
+        (["price>=10", "price<=15"], {"price": (">= 10 and <= 15",)}),
+        (["heat=>= medium"], {"heat": ("medium", "hot")}),
+        (["heat>=medium", "restaurant=A", "heat<=medium"], {"restaurant": ("A",), "heat": ("medium",)}),
+        (["heat<=medium", "heat<=mild"], {"heat": ("mild",)}),
+        (["heat=mild", "heat>medium"], {"heat": ("mild", "hot")}),
     ],
 )
 def test_what_is_known_as_text(texts, given):
@@ -53,7 +58,12 @@ def test_what_is_known_as_text(texts, given):
     ("texts", "error", "words"),
     [
         (["price<=cheap"], EvidenceError, "cheap"),
-        (["price>=10", "price<=15"], InputError, r"price is given twice; give both ends at once, as in price=10\.\.15"),
+        (["price>=15", "price<=10"], EvidenceError, "no value is '>= 15 and <= 10'; one part rules out the other"),
+        (
+            ["heat>medium", "heat<medium"],
+            InputError,
+            "'heat>medium' and 'heat<medium': no label of 'heat' is within both",
+        ),
         (["heat>=warm"], UnknownNameError, "unknown label 'warm'"),
         (["pric<=10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),
         (["pric<10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),

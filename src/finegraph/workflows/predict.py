@@ -30,6 +30,7 @@ from finegraph.model.answering.predictions import QUANTILES
 from finegraph.training.distributed import Ranks, joined_ranks
 
 _CONDITION = re.compile("<=|>=|[<>≤≥=]")
+_OF_ORDER = re.compile("[<>≤≥]=? *(?!this$)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,23 +257,23 @@ def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
 def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """What is known, from texts like `restaurant=B`; `fine=...` is the fine label itself.
 
-    The same kind several times means one of its labels. Everything after the kind belongs to the label, also commas and
-    further equals signs. Of a number a value, a range or a limit is known, as in `price=10..15`, `year=2012 +- 2` and
-    `price<=15`; of an ordered kind also a limit or a range, `heat>=medium` and `heat=mild..medium`, which stands for
-    the labels that it leaves.
+    The same kind several times means one of its labels; of several limits of one kind or number all hold. Everything
+    after the kind belongs to the label, also commas and further equals signs. Of a number a value, a range or a limit is
+    known, as in `price=10..15`, `year=2012 +- 2` and `price<=15`; of an ordered kind also a limit or a range,
+    `heat>=medium` and `heat=mild..medium`, which stands for the labels that it leaves.
 
     Raises:
         InputError: a text that is not of this form, or can be read in two ways.
         UnknownNameError: a kind or a label that the graph does not have.
     """
     labels_by_kind: dict[str, tuple[str, ...]] = {}
-    for text in texts:
+    for text in joined_limits(graph, texts):
         limit = name_and_condition(graph, text)
         if limit is not None and limit[0] in graph.numbers:
             name, condition = limit
-            if labels_by_kind.setdefault(name, (condition,)) != (condition,):
-                raise InputError(f"given {text!r}: {name} is given twice; give both ends at once, as in {name}=10..15")
+            condition = " and ".join(dict.fromkeys((*labels_by_kind.get(name, ()), condition)))
             known_values(graph.number(name), condition, 1)  # raises for what is not a value
+            labels_by_kind[name] = (condition,)
             continue
         if limit is None:
             kind, label = _kind_and_label(graph, text)
@@ -300,9 +301,34 @@ def name_and_condition(graph: LabelGraph, text: str) -> tuple[str, str] | None:
         if name in graph.kinds and graph.kind(name).ordered:
             if sign != "=":
                 return name, f"{sign} {rest}"
-            if is_label_range(graph.labels(name), rest):
+            if is_label_range(graph.labels(name), rest) or (rest[:1] in "<>≤≥" and rest not in graph.labels(name)):
                 return name, rest
     return None
+
+
+def joined_limits(graph: LabelGraph, texts: Sequence[str]) -> list[str]:
+    """The texts, with all limits of one ordered kind as one range: `heat>=medium` and `heat<=medium` as `heat=medium`.
+
+    Raises:
+        InputError: no label is within all limits of a kind.
+    """
+    limits: dict[str, list[str]] = {}
+    others: list[str] = []
+    for text in texts:
+        found = name_and_condition(graph, text)
+        is_limit = found is not None and found[0] in graph.kinds and _OF_ORDER.match(found[1]) is not None
+        (limits.setdefault(found[0], []) if found is not None and is_limit else others).append(text)
+    for kind, own in limits.items():
+        if len(own) == 1:
+            others += own
+            continue
+        conditions = [found[1] for text in own if (found := name_and_condition(graph, text)) is not None]
+        left = [labels_of_range(graph, kind, condition) for condition in conditions]
+        labels = [label for label in graph.labels(kind) if all(label in part for part in left)]
+        if not labels:
+            raise InputError(f"{' and '.join(map(repr, own))}: no label of {kind!r} is within both limits")
+        others += [f"{kind}={label}" for label in labels]
+    return others
 
 
 def labels_of_range(graph: LabelGraph, kind: str, condition: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from finegraph.search.filters import Where, agreeing
 from finegraph.workflows.index import model_of_index
 from finegraph.workflows.predict import (
     evidence_of,
+    joined_limits,
     labels_of_range,
     name_and_condition,
     parse_given,
@@ -323,8 +324,8 @@ def sorted_hits(graph: LabelGraph, hits: Sequence[Hit], by: str) -> tuple[Hit, .
 def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Filters from texts like `restaurant=B` and `dish!=mapo tofu`; `fine=...` is the fine label.
 
-    The same kind several times means one of its labels, or none of them; the same number several times, all of its
-    limits. Names may hold equals signs themselves. Numbers and ordered kinds take limits, such as `price<=12` and
+    The same kind several times means one of its labels, or none of them; of several limits of one number or ordered kind
+    all hold. Names may hold equals signs themselves. Numbers and ordered kinds take limits, such as `price<=12` and
     `heat>=medium`, and numbers ranges, `price=10..15`. A limit may be that of the query: `price<this`; see
     `own_limits`.
 
@@ -333,7 +334,7 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
         UnknownNameError: a kind or a label that is not there.
     """
     conditions: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
-    for text in texts:
+    for text in joined_limits(index.graph, texts):
         kind, names, negative = _parsed(index, text)
         _add(index, conditions[negative], kind, names)
     return conditions
@@ -342,7 +343,7 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
 def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Labels from texts like `restaurant=B`; like `parse_where`, for callers with a separate list of refused labels."""
     labels_by_kind: dict[str, tuple[str, ...]] = {}
-    for text in texts:
+    for text in joined_limits(index.graph, texts):
         kind, names, _ = _parsed(index, text, negatives=False)
         _add(index, labels_by_kind, kind, names)
     return labels_by_kind

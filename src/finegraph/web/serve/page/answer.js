@@ -3,6 +3,7 @@
 
 import { byId, el } from "/shared/elements.js";
 import { showGlance } from "./glance.js";
+import { limitWords } from "./numbers.js";
 import { chanceText, percent, truncate } from "./probabilities.js";
 
 const SHOWN = 6;
@@ -17,7 +18,7 @@ export function showAnswer(prediction, evidence, copies) {
   byId("sentence").replaceChildren(first, rest ? second : "");
   const [best] = prediction.top;
   showGlance(`${best.label.replace(" @ ", " at ")}, ${percent(best.probability)}`, capital(rest), isContradicted);
-  showEvidence(evidence);
+  showEvidence(evidence, prediction.numbers);
   showEvidenceProbability(prediction);
   showCopies(copies ?? []);
   byId("unknown").hidden = !prediction.unknown?.is_unknown;
@@ -53,11 +54,12 @@ export function showWaiting() {
 }
 
 /** The evidence, with a button to remove each part. */
-function showEvidence(evidence) {
+function showEvidence(evidence, numbers) {
   const row = byId("evidence");
   const place = [...row.children].indexOf(document.activeElement);
   const chips = evidence.entries.map(([kind, labels]) => {
-    const words = `${kind}: ${labels.join(" or ")}`;
+    const number = numbers?.[kind];
+    const words = `${kind}: ${number ? limitWords(labels[0], number.unit) : labels.join(" or ")}`;
     return el(
       "button",
       { type: "button", "data-key": `evidence: ${kind}`, "aria-label": `Remove ${words}`, onclick: () => evidence.clearKind(kind) },

@@ -5,6 +5,12 @@ import { el } from "/shared/elements.js";
 
 const STEPS = 200;
 
+/** Evidence on a number, such as ">= 10 and <= 12", in words. */
+export function limitWords(text, unit) {
+  const words = text.replaceAll("<=", "at most").replaceAll(">=", "at least").replaceAll("<", "below").replaceAll(">", "above");
+  return `${words.replaceAll(" and ", ", ")}${unit ? ` ${unit}` : ""}`;
+}
+
 /** The group of one number. */
 export function numberGroup({ name, unit, scale, low, high, whole }, evidence) {
   const log = scale === "log";
@@ -76,8 +82,7 @@ export function numberGroup({ name, unit, scale, low, high, whole }, evidence) {
       else ends[1] = Math.min(ends[1], Math.floor(stepOf(Number(value))));
     }
     handles.forEach((handle, place) => (handle.value = String(ends[place])));
-    const words = text.replaceAll("<=", "at most").replaceAll(">=", "at least").replaceAll("<", "below").replaceAll(">", "above");
-    rangeText.textContent = `Entered: ${words.replaceAll(" and ", ", ")}${unit ? ` ${unit}` : ""}`;
+    rangeText.textContent = `Entered: ${limitWords(text, unit)}`;
   }
 
   function fill(prediction) {
