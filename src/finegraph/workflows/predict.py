@@ -258,8 +258,8 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
     """What is known, from texts like `restaurant=B`; `fine=...` is the fine label itself.
 
     The same kind several times means one of its labels; of several limits of one kind or number all hold. Everything
-    after the kind belongs to the label, also commas and further equals signs. Of a number a value, a range or a limit is
-    known, as in `price=10..15`, `year=2012 +- 2` and `price<=15`; of an ordered kind also a limit or a range,
+    after the kind belongs to the label, also commas and further equals signs. Of a number a value, a range or a limit
+    is known, as in `price=10..15`, `year=2012 +- 2` and `price<=15`; of an ordered kind also a limit or a range,
     `heat>=medium` and `heat=mild..medium`, which stands for the labels that it leaves.
 
     Raises:
