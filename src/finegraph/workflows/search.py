@@ -325,8 +325,8 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
     """Filters from texts like `restaurant=B` and `dish!=mapo tofu`; `fine=...` is the fine label.
 
     The same kind several times means one of its labels, or none of them; of several limits of one number or ordered
-    kind all hold. Names may hold equals signs themselves. Numbers and ordered kinds take limits, such as `price<=12` and
-    `heat>=medium`, and numbers ranges, `price=10..15`. A limit may be that of the query: `price<this`; see
+    kind all hold. Names may hold equals signs themselves. Numbers and ordered kinds take limits, such as `price<=12`
+    and `heat>=medium`, and numbers ranges, `price=10..15`. A limit may be that of the query: `price<this`; see
     `own_limits`.
 
     Raises:
