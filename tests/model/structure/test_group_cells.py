@@ -1,6 +1,7 @@
 """Cells as evidence of groups: likelihoods by enumeration, kinds that cross, and groups by looks and cells together."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from finegraph.graph import LabelGraph
+from finegraph.graph.kind import Kind
 from finegraph.model.fitting.class_means import Variances
 from finegraph.model.structure.group_cells import GroupCells, crossing_gain
 from finegraph.model.structure.suggested_groups import crossing_of, groups_of
@@ -62,3 +64,11 @@ def test_a_kind_that_never_repeats_in_groups_crosses():
     assert crossing_of(graph, statistics) == ("place",)
     assert crossing_gain(graph, "place", np.arange(32), dish) > 0
     assert crossing_gain(graph, "place", np.arange(32), np.arange(32)) == 0
+
+
+def test_a_kind_that_groups_tell_does_not_cross():
+    graph, statistics, dish = menu()
+    told = graph.only([kind for kind in graph.kinds if kind != "place"])
+    told = told.with_kind(Kind.from_parents("cuisine", list("ABCD"), dish % 4))
+    variances = replace(statistics.variances, kinds=dict.fromkeys(told.kinds, 0.05))
+    assert crossing_of(told, replace(statistics, variances=variances)) == ()

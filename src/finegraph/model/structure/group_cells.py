@@ -7,9 +7,9 @@ Fine labels of one dish mostly have the same ingredients, and rarely are from on
     crossing kinds   kinds of several labels that hardly repeat in groups: each repetition of a label in a group has a
                      small factor
 
-Whether a kind crosses is decided by what it explains: groups are found with it and without it, and it crosses if what
-labels that do not repeat are more likely outweighs what the other evidence loses. Cost: labels, for each pair of
-groups.
+Whether a kind crosses is decided by what it explains: groups are found with it and without it, and it crosses unless
+what the other evidence loses clearly outweighs what labels that do not repeat are more likely. Cost: labels, for each
+pair of groups.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ noise of means that have it already, and break most groups.) Cost: that of group
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,10 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 LEVELS = 3
 DRAWS = 10
 """The number of resamplings."""
+_CROSSING_ODDS = math.log(100.0)
+"""The prior log odds that a kind crosses groups. A kind that is told by groups is less likely to by far more than that;
+one that has nothing to do with them does little harm if it counts as crossing; and one that crosses often shows little
+of it where groups have two members."""
 _LEFT_OUT = 0.2
 """The share of photos that a resampling leaves out."""
 MIN_STABILITY = 0.5
@@ -138,7 +143,7 @@ def _crossing(
     for name in candidates:
         tried = found((name,))
         gain = crossing_gain(graph, name, seen, tried[0].groups) if tried else 0.0
-        if tried and tried[0].log_posterior + gain > without[0].log_posterior:
+        if tried and tried[0].log_posterior + gain + _CROSSING_ODDS > without[0].log_posterior:
             chosen.append(name)
     return tuple(chosen)
 
