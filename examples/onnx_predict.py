@@ -31,6 +31,7 @@ for text in sys.argv[3:]:
         continue
     number, told = numbers[place[0]], text[len(numbers[place[0]]["name"]) :]
     values = [float(one) for one in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", told.replace("+-", " "))]
+    len(values) in (1, 2) or sys.exit(f"{text}: expected one or two numbers, as in price<=12 or price=10..15")
     if "+-" in told:
         estimates[0, place] = values
     elif told[0] in "<>":

@@ -193,6 +193,26 @@ five,"12,5",1e300,tepid,a,5
     assert "did you mean 12.5?" in hints[7]
 
 
+@pytest.mark.parametrize(
+    ("cell", "hint"),
+    [
+        ("1,200", "write 1200 or 1.200; a number has a point, and nothing between its thousands"),
+        ("-12,345", "write -12345 or -12.345; a number has a point, and nothing between its thousands"),
+        ("0,125", "did you mean 0.125? a number has a point, not a comma"),
+        ("1,2", "did you mean 1.2? a number has a point, not a comma"),
+    ],
+)
+def test_a_comma_in_a_number_may_stand_between_thousands(cell, hint):
+    (found,) = faults(f'fine,mass [number]\na,"{cell}"\nb,3\n')
+    assert (found.rule, found.hint) == ("no-number", hint)
+
+
+@pytest.mark.parametrize("given", [3, None, (1, 2), {"mild": 1}])
+def test_what_is_no_type_of_a_column(given):
+    with pytest.raises(GraphError, match=r"the type of 'price' is .*; expected 'number', 'log number', one of these"):
+        LabelGraph.from_table({"a": {"price": 1.5}}, {"price": given})
+
+
 def test_an_unknown_ordered_label_gets_a_near_match():
     found = faults("fine,heat [mild < medium < hot]\na,mlid\nb,hot & mild\nc,medium\n")
     assert [(fault.line, fault.rule) for fault in found] == [(2, "undeclared-label"), (3, "mixed-column")]

@@ -30,6 +30,7 @@ _PLUS_MINUS = r"(?:\+-|\+/-|±)"
 _FINITE = re.compile(_DIGITS)
 _MAX_LOG_RATIO = 500.0
 """The largest logarithm of the half of a range; wider ones hold values that no number may have."""
+_THOUSANDS = re.compile(r"(?<![0-9])[1-9][0-9]{0,2},[0-9]{3}(?![0-9])")
 _MAX_LENGTH = 80
 """The length up to which a cell may be a number with another unit; a longer one is some text."""
 _ANY_UNIT = r"[^\s0-9.,:;|&+±-][^0-9]*?"
@@ -109,6 +110,8 @@ def _value_and_spread(text: str, scale: Scale, unit: str = "") -> tuple[float, f
     hint = "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
     if "," in text and forms.number.fullmatch(bare := text.replace(",", ".", 1)):
         hint = f"did you mean {bare}? a number has a point, not a comma"
+        if _THOUSANDS.search(text):
+            hint = f"write {text.replace(',', '')} or {bare}; a number has a point, and nothing between its thousands"
     raise NumberError("no-number", "the cell is in a column of numbers but is not a number", hint)
 
 

@@ -54,13 +54,13 @@ def _column_type(name: str, columns: Mapping[str, None], given: TypeLike) -> Col
     """The type of a column, checked."""
     if name not in columns:
         raise unknown_name("column", name, tuple(columns), "in types")
-    if not isinstance(given, str):
+    if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(one, str) for one in given):
         labels = tuple(given)
         if fault := order_fault(labels):
             raise GraphError(f"the type of {name!r}: {fault}")
         return OrderType(labels)
     try:
-        type_ = parse_type(given)
+        type_ = parse_type(given) if isinstance(given, str) else None
     except CellError as error:
         raise GraphError(f"the type of {name!r}: {error}") from error
     if type_ is None:
