@@ -63,6 +63,15 @@ def test_descent_where_the_closed_form_has_no_use_for_what_is_given(more, settin
     assert (solved.solver, solved.reason) == ("descent", reason)
 
 
+def test_the_closed_form_alone_where_descent_could_not_come_to_an_end(monkeypatch):
+    monkeypatch.setattr(head_solver, "_MAX_PRODUCTS", 100)
+    monkeypatch.setattr(head_solver, "choose_solver", lambda *_, **__: pytest.fail("they were compared"))
+    solved = solve_head(samples(), GRAPH)
+    reason = "each step of descent would take minutes with 6 fine labels and 18 samples"
+    assert (solved.solver, solved.reason) == ("prototypes", reason)
+    assert solve_head(samples(), GRAPH, SolverSettings(solver="descent")).solver == "descent"
+
+
 def test_a_named_solver_needs_no_reason():
     given = samples()
     descent, closed = (solve_head(given, GRAPH, SolverSettings(solver=name)) for name in ("descent", "prototypes"))

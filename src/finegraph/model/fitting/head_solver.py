@@ -1,7 +1,7 @@
 """The one way to a fitted head: in closed form or by descent, as settings ask for or held-out samples say.
 
-    auto         descent if the closed form has no use for a setting or for photo labels; else both, on held-out
-                 samples (solver_choice.py)
+    auto         descent if the closed form has no use for a setting or for photo labels; the closed form if descent
+                 would take hours; else both, on held-out samples (solver_choice.py)
     prototypes   class means in closed form (prototypes.py)
     descent      the minimum of the joint loss (descent.py), with the strengths as given, or with those of a grid under
                  which validation samples, or else held-out ones, are most likely (selection.py)
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.processes import Processes
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes, fit_shared_prototypes
@@ -34,6 +36,8 @@ from finegraph.model.fitting.solver_choice import Solver, SolverChoice, choose_s
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
 
+_MAX_PRODUCTS = 10**12
+"""The largest fine labels x samples x features that descent is compared for: a step takes about a minute there."""
 Chosen = FitSettings | PrototypeStrengths
 """What a head was fitted with: by descent, or in closed form."""
 Descent = Callable[[LabelledFeatures, LabelGraph, FitSettings], Fit]
@@ -190,6 +194,8 @@ def solve_head(
     if reason is not None:
         return replace(_descended(samples, graph, settings, val, folds, None, descent), reason=reason)
     fit = _prototypes(samples, graph, settings, val)
+    if (reason := _why_no_descent(samples)) is not None:
+        return replace(_closed(fit), reason=reason)
     choice = _contest(samples, graph, settings, fit)
     if choice.solver == "descent":
         solved = _descended(samples, graph, settings, val, folds, choice.settings, descent)
@@ -247,6 +253,15 @@ def _why_descent(samples: LabelledFeatures, graph: LabelGraph, settings: SolverS
         return "the closed form has one feature for fine and coarse labels"
     kinds = closed_form_ignores(graph, samples.kind_targets or {})
     return f"the closed form knows nothing of photo labels, and there are some of {', '.join(kinds)}" if kinds else None
+
+
+def _why_no_descent(samples: LabelledFeatures) -> str | None:
+    """Why descent is not worth a comparison, as it could not come to an end; None if it could."""
+    seen = samples.targets[samples.targets != NOT_OBSERVED]
+    labels = len(torch.unique(seen))
+    if labels * len(seen) * samples.features.shape[1] <= _MAX_PRODUCTS:
+        return None
+    return f"each step of descent would take minutes with {labels:,} fine labels and {len(seen):,} samples"
 
 
 def _contest(samples: LabelledFeatures, graph: LabelGraph, settings: SolverSettings, fit: PrototypeFit) -> SolverChoice:
