@@ -239,6 +239,10 @@ def test_only_the_images_must_be_given():
     assert np.allclose(limited["log_probs"][:, 0], 0, atol=1e-6)
     assert np.allclose(limited["number_means"][:, [0, 2]], [12.5, 2012])
     assert np.isfinite(found["log_probs"]).all()
+    each = {"images": images(4), "number_ranges": ranges.repeat(4, axis=0)}
+    assert np.array_equal(session.run(None, each)[0], limited["log_probs"])
+    estimates = np.array([[[0, np.inf], [250, 20], [0, np.inf]]]).repeat(4, axis=0)
+    assert np.isfinite(session.run(None, {"images": images(4), "number_estimates": estimates})[0]).all()
 
 
 @pytest.mark.slow

@@ -48,8 +48,8 @@ def session_of(graph, coarse, numbers, operations, evidence=False):
     value = helper.make_tensor_value_info
     inputs = [value(one, TensorProto.FLOAT, [f"{one}_rows", counts[one]]) for one in counts]
     if evidence:
-        shape = ["given", len(graph.numbers), 2]
-        inputs += [value(one, TensorProto.DOUBLE, shape) for one in (NUMBER_RANGES, NUMBER_ESTIMATES)]
+        given = (NUMBER_RANGES, NUMBER_ESTIMATES)
+        inputs += [value(one, TensorProto.DOUBLE, [f"{one}_rows", len(graph.numbers), 2]) for one in given]
     outputs = [
         value("log_probs", TensorProto.FLOAT, ["batch", len(graph)]),
         value(NUMBER_MEANS, TensorProto.FLOAT, ["batch", len(graph.numbers)]),
@@ -170,10 +170,15 @@ def test_evidence_on_numbers_equals_that_of_the_posterior(form):
     for _ in range(2):
         given = draw_evidence(asked.graph, 8, rng)
         asked.agree(given.ranges, given.estimates)
-        one = [part[:1].repeat(8, axis=0) for part in (given.ranges, given.estimates)]
-        found = asked.onnx(given.ranges[:1], given.estimates[:1])  # one row for the whole batch
-        for part, again in zip(found, asked.onnx(*one), strict=True):
-            np.testing.assert_array_equal(part, again)
+        # One row may serve the whole batch, for each input.
+        ranges, estimates = (part[:1].repeat(8, axis=0) for part in (given.ranges, given.estimates))
+        for one, two, whole in (
+            (given.ranges[:1], given.estimates[:1], (ranges, estimates)),
+            (given.ranges[:1], given.estimates, (ranges, given.estimates)),
+            (given.ranges, given.estimates[:1], (given.ranges, estimates)),
+        ):
+            for part, again in zip(asked.onnx(one, two), asked.onnx(*whole), strict=True):
+                np.testing.assert_array_equal(part, again)
 
 
 @pytest.mark.parametrize("form", FORMS[:3])
