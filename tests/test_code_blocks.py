@@ -205,14 +205,21 @@ def test_other_tools(place, monkeypatch):
 def test_javascript_is_javascript_and_uses_the_names_of_exported_files(tmp_path):
     node = shutil.which("node")
     assert node, "install nodejs"
+    used = []
     for block in blocks("js"):
         script = tmp_path / "script.mjs"
         script.write_text(block.text, encoding="utf-8")
         subprocess.run([node, "--check", script], check=True, capture_output=True)
         inputs = set(re.search(r"\.run\(\{(.+?)\}", block.text)[1].replace(" ", "").split(","))
         outputs = set(re.search(r"const \{(.+?)\} =", block.text)[1].replace(" ", "").split(","))
-        assert inputs == {export_names.IMAGES, export_names.EVIDENCE}, block.where
-        assert outputs == {export_names.LOG_PROBS, export_names.KIND_LOG_PROBS}, block.where
+        used.append((inputs, outputs))
+    assert used == [
+        ({export_names.IMAGES, export_names.EVIDENCE}, {export_names.LOG_PROBS, export_names.KIND_LOG_PROBS}),
+        (
+            {export_names.IMAGES, export_names.NUMBER_RANGES, export_names.NUMBER_ESTIMATES},
+            {export_names.NUMBER_MEANS, export_names.NUMBER_QUANTILES},
+        ),
+    ]
 
 
 # ---- shell ----------------------------------------------------------------------------------------------------------
