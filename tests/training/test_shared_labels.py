@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -122,16 +123,19 @@ def test_bad_photos_are_left_out(tmp_path):
 
 
 def test_answers_are_counted_as_those_of_a_whole_head():
-    graph = fg.LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+    table = {"a": {"dish": "x", "price": 1.5}, "b": {"dish": "x", "price": 4.0}, "c": {"dish": "y", "price": None}}
+    graph = fg.LabelGraph.from_table(table, types={"price": "number"})
     torch.manual_seed(0)
     head, features = BipartiteHead(3, graph), torch.randn(6, 3)
     part = ShardedHead(3, graph, Ranks())
     part.take(head)
     fine, kinds = torch.tensor([0, 1, 2, -100, 0, 2]), {"dish": torch.tensor([0, 0, 1, 1, 0, -100])}
-    one, two = Tally(graph.kinds), Tally(graph.kinds)
+    measured = {"price": np.array([2.0, *[np.nan] * 4, 3.0])}
+    one, two = (Tally(graph.kinds, graph.numbers) for _ in range(2))
     with torch.no_grad():
-        one.add(head(features), fine, kinds)
-    two.add_shared(part, features, fine, kinds)
+        one.add(head(features), fine, kinds, measured)
+    two.add_shared(part, features, fine, kinds, measured)
+    assert one.numbers[-1, 1] == 4  # four values are known
     torch.testing.assert_close(two.numbers, one.numbers, rtol=1e-6, atol=0)
 
 
@@ -143,7 +147,7 @@ def test_answers_are_counted_as_those_of_a_whole_head():
     [
         ({"head": "softmax"}, "a softmax head cannot be sharded"),
         ({"coarse_network": "alexnet"}, "coarse labels with features of their own"),
-        ({"comparisons": "hotter.csv"}, "comparisons make numbers"),
+        ({"comparisons": "hotter.csv"}, "photos that were compared are ranked by a whole head"),
         ({"learn": ("tree",)}, "a graph that is learnt changes"),
         ({"suggest": True, "learn": ("cells",)}, "suggest: .*; learn: "),
     ],
@@ -160,9 +164,6 @@ def test_it_needs_a_whole_network_to_train():
 
 def test_graphs_and_grids_that_do_not_go_with_it():
     settings = TrainSettings(tune="all", shard_labels=True)
-    priced = fg.LabelGraph.from_table({"a": {"price": 1.5}, "b": {"price": 2.5}}, types={"price": "number"})
-    with pytest.raises(SettingsError, match=r"shard_labels: a head with numbers cannot be .* the graph has price"):
-        check_shared(settings, priced, Ranks())
     graph = fg.LabelGraph(["a", "b"])
     check_shared(settings, graph, Ranks(0, 2))
     for rank in range(3):

@@ -1,18 +1,21 @@
 """A bipartite head whose labels are sharded over processes.
 
 Each process holds the rows of its own fine labels, those of its labels of the largest kind, and a copy of the rows of
-all other kinds (`graph/label_shards.py`). The loss is that of `loss/rows_loss.py`: the features of the whole batch are
-the same in all processes, and so are the gradients of copies, which therefore stay equal without being sent. In a step,
-processes exchange one reference per sample, batch x (targets + 2) sums, the gradient of the features, and batch x
-(labels of all kinds but the largest) gradients of coarse scores. None of this grows with the number of fine labels.
+all other kinds and of numbers (`graph/label_shards.py`). The loss is that of `loss/rows_loss.py`: the features of the
+whole batch are the same in all processes, and so are the gradients of copies, which therefore stay equal without being
+sent. In a step, processes exchange one reference per sample, batch x (targets + numbers + 2) sums, the gradient of the
+features, batch x (labels of all kinds but the largest) gradients of coarse scores, and two per number. None of this
+grows with the number of fine labels.
 
 Processes may form a grid: several groups, each of which shares all labels out and takes a batch of its own. Processes
 with the same labels in different groups then add up the gradients of their rows after each backward pass
 (`sum_gradients`).
 
 Answers work the same way, in log space: the best labels and the probabilities of a kind come from joint scores and
-their log-sum-exps over all processes, so that the smallest probabilities are those of one process. A head that fits in
-one process is a `BipartiteHead`, which answers every other question; `take` and `whole` convert.
+their log-sum-exps over all processes, so that the smallest probabilities are those of one process. The distribution of
+the value of a number comes from such sums over the labels with the same value; this exchange grows with the number of
+different values. A head that fits in one process is a `BipartiteHead`, which answers every other question; `take` and
+`whole` convert.
 """
 
 from __future__ import annotations
@@ -29,11 +32,15 @@ from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard, label_shard
 from finegraph.inference.loss.rows_loss import SINGLE_PROCESS, Exchange, RowsTask, rows_loss, rows_task
+from finegraph.inference.numbers.number_rows import NumberRows, NumberSums, summed_terms
+from finegraph.inference.numbers.potential import components_of
+from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import Constants, LogSums, without_autocast
 from finegraph.inference.sums.graph_tensors import graph_tensors
-from finegraph.inference.sums.label_rows import LabelRows, joint_score_chunks
+from finegraph.inference.sums.label_rows import LabelRows, chunk_rows, joint_score_chunks
 from finegraph.inference.sums.targets import KindWeights, Reduction, Targets
 from finegraph.nn.heads import BipartiteHead
+from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian
 
 _ROWS_AT_ONCE = 1 << 14
@@ -49,7 +56,7 @@ class BestLabels(NamedTuple):
 class ShardedHead(nn.Module):
     """The part of a bipartite head that one process holds.
 
-    Graphs with numbers and separate coarse features are not supported.
+    Separate coarse features are not supported.
 
     Attributes:
         shard: the labels of this process.
@@ -57,7 +64,10 @@ class ShardedHead(nn.Module):
         groups: the communication between the processes that hold the same labels.
         fine: the layer of its fine labels.
         coarse: the layer of its coarse labels, kind after kind.
+        numbers: the layer of the numbers of the graph; None if it has none.
     """
+
+    numbers: NumberLayer | None
 
     def __init__(
         self,
@@ -85,11 +95,9 @@ class ShardedHead(nn.Module):
                 there is one group.
 
         Raises:
-            InputError: there are too few labels for this many processes, or the graph has numbers.
+            InputError: there are too few labels for this many processes.
         """
         super().__init__()
-        if graph.numbers:
-            raise InputError("a sharded head does not support numbers; leave them out with graph.only")
         self.features, self.graph, self.exchange, self.groups = features, graph, exchange, groups
         rank, size = exchange.rank if rank is None else rank, exchange.size if size is None else size
         self.shard = label_shard(graph, rank, size)
@@ -97,6 +105,7 @@ class ShardedHead(nn.Module):
         self._shared, self._local = _shared_columns(graph, self.shard), _local_columns(graph, self.shard)
         self.fine = _Undrawn(features, len(self._constants.fine), bias=bias)
         self.coarse = _Undrawn(features, len(self._constants.coarse), bias=bias)
+        self.numbers = NumberLayer(features, len(graph.numbers), bias=bias) if graph.numbers else None
         self._draw(bias)
 
     @property
@@ -121,6 +130,8 @@ class ShardedHead(nn.Module):
                     done += len(own)
             for parameter in self.coarse.parameters():
                 parameter.zero_()
+            if self.numbers is not None and bias:  # as in a whole head
+                self.fine.bias.sub_(starting_terms(graph_tensors(self.graph).numbers).to(self.fine.bias)[rows])
 
     def take(self, head: BipartiteHead) -> None:
         """Copy the rows of a whole head.
@@ -137,6 +148,9 @@ class ShardedHead(nn.Module):
                 for name, values in own.named_parameters():
                     assert whole is not None
                     values.copy_(whole.get_parameter(name)[rows])
+            for own_values, of_head in self._of_numbers(head):
+                assert of_head is not None
+                own_values.copy_(of_head)
 
     def take_first(self, head: BipartiteHead | None) -> None:
         """Copy the rows of a whole head from the first process. All processes must call it, the others with None.
@@ -159,6 +173,20 @@ class ShardedHead(nn.Module):
                         self.exchange.copy_first([part])
                         low, high = _between(rows, start, start + len(part))
                         values[low:high] = part[rows[low:high] - start]
+            for own_values, of_head in self._of_numbers(head):
+                if of_head is not None:
+                    own_values.copy_(of_head)
+                if self.shard.rank == 0:
+                    self.groups.copy_first([own_values])
+                self.exchange.copy_first([own_values])
+
+    def _of_numbers(self, head: BipartiteHead | None) -> list[tuple[Tensor, Tensor | None]]:
+        """The tensors of the layer of numbers, each with that of a whole head; the latter are None if that is None."""
+        if self.numbers is None:
+            return []
+        whole = None if head is None else head.numbers
+        theirs = None if whole is None else whole.state_dict()
+        return [(own, None if theirs is None else theirs[name]) for name, own in self.numbers.state_dict().items()]
 
     def whole(self) -> BipartiteHead:
         """The whole head, in every process; it must fit in memory there."""
@@ -209,6 +237,9 @@ class ShardedHead(nn.Module):
                         self.exchange.sum([part])
                         if whole is not None:
                             whole.get_parameter(name)[start : start + len(part)] = part
+            for own_values, of_head in self._of_numbers(head):
+                if of_head is not None:
+                    of_head.copy_(own_values)
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
@@ -216,7 +247,7 @@ class ShardedHead(nn.Module):
         self,
         features: Float[Tensor, "batch feature"],
         target: Int[Tensor, " batch"] | None,
-        kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+        kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
         kind_weights: KindWeights = None,
         reduction: Reduction = "mean",
         ignore_index: int = -100,
@@ -226,8 +257,8 @@ class ShardedHead(nn.Module):
         Args:
             features: the features of all samples, the same in all these processes.
             target: the fine label of each sample; see `joint_loss` for this and the following.
-            kind_targets: for some kinds, the photo label of each sample.
-            kind_weights: the weight of the term of each kind.
+            kind_targets: for some kinds, the photo label of each sample; for some numbers, the value measured on it.
+            kind_weights: the weight of the term of each kind and number.
             reduction: "mean", "sum" or "none".
             ignore_index: marks labels that were not observed.
         """
@@ -242,6 +273,7 @@ class ShardedHead(nn.Module):
             reduction,
             ignore_index,
             rows,
+            self._tensors.numbers,
         )
         task = RowsTask(
             rows,
@@ -251,8 +283,11 @@ class ShardedHead(nn.Module):
             whole.total,
             self._shared,
             self.exchange,
+            whole.numbers,
+            whole.readings,
         )
-        return rows_loss(task, features, self.fine.weight, self.fine.bias, self._coarse_scores(features))
+        coarse, numbers = self._coarse_scores(features), self._number_scores(features)
+        return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse, numbers)
 
     def sum_gradients(self) -> None:
         """Add up the gradients of the rows over all groups. All processes must call it, after their backward passes.
@@ -264,7 +299,8 @@ class ShardedHead(nn.Module):
             return
         fine = [self.fine.weight, *([] if self.fine.bias is None else [self.fine.bias])]
         coarse = [self.coarse.weight, *([] if self.coarse.bias is None else [self.coarse.bias])]
-        for parameter in (*fine, *coarse):
+        numbers = [] if self.numbers is None else list(self.numbers.parameters())
+        for parameter in (*fine, *coarse, *numbers):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in coarse if parameter.grad is not None]
@@ -272,7 +308,8 @@ class ShardedHead(nn.Module):
             self.groups.sum([own])
         for columns in self._local:
             self.groups.sum([gradient[columns] for gradient in gradients])
-        self.groups.sum([gradient[columns] for gradient in gradients for columns in self._shared])
+        copies = [gradient[columns] for gradient in gradients for columns in self._shared]
+        self.groups.sum([*copies, *(parameter.grad for parameter in numbers if parameter.grad is not None)])
 
     def prior(self) -> Float[Tensor, ""]:
         """The weight prior, as `laplacian_prior`; gradients of rows that all processes hold are summed over all."""
@@ -308,12 +345,19 @@ class ShardedHead(nn.Module):
                 at_target = at_target + groups.gather(1, column[place].unsqueeze(1)).squeeze(1)
                 counts = torch.bincount(column, minlength=layout.group_count).to(groups) / len(self.graph)
                 mean = mean + groups @ counts
+        numbers = self._number_scores(features)
+        if numbers is not None:
+            numbers = _sum_gradients(numbers.reshape(len(numbers), -1), self.exchange).view_as(numbers)
+            at_target = at_target + self._terms_at(place, numbers)
+            total = summed_terms(self._tensors.number_rows, numbers, chunk_rows(len(features)))
+            mean = mean + total / len(self.graph)
         found: Tensor = _SumValues.apply(torch.where(own, at_target, 0.0) - mean, self.exchange)  # type: ignore[no-untyped-call]
         return torch.where(known, found, 0.0)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameters with their learning rates for an optimizer; see `BipartiteHead.parameter_groups`."""
-        return [{"params": list(self.parameters()), "lr": lr / (len(self.graph.kinds) + 1)}]
+        count = len(self.graph.kinds) + len(self.graph.numbers)
+        return [{"params": list(self.parameters()), "lr": lr / (count + 1)}]
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -367,8 +411,31 @@ class ShardedHead(nn.Module):
             found[kind] = (labels.log() - log_total).t()
         return found
 
+    def value(self, features: Float[Tensor, "batch feature"], number: str) -> ValueDistribution:
+        """The distribution of the value of a number, the same in all processes; see `Posterior.value`.
+
+        Processes exchange the probabilities of all its different values and spreads.
+
+        Args:
+            features: the features of some samples.
+            number: the name of the number.
+        """
+        tensors = graph_tensors(self.graph, features.device).numbers.number(number)
+        values = LogSums(tensors.count, len(features), features.device)
+        log_total = self._scan(features, None, values=(tensors.place, values))[0]
+        self._add_up(values)
+        weights = (values.log() - log_total).t().exp()
+        with torch.no_grad():
+            scores = self._number_scores(features)
+        components = components_of(tensors, scores, None)
+        return ValueDistribution(tensors.number, weights / weights.sum(dim=1, keepdim=True), components)
+
     def _scan(
-        self, features: Float[Tensor, "batch feature"], best: _Best | None, kinds: Sequence[str] = ()
+        self,
+        features: Float[Tensor, "batch feature"],
+        best: _Best | None,
+        kinds: Sequence[str] = (),
+        values: tuple[int, LogSums] | None = None,
     ) -> tuple[Float[Tensor, " batch"], LogSums]:
         """Look at the joint scores of this process, once, or twice for sums over kinds.
 
@@ -376,6 +443,7 @@ class ShardedHead(nn.Module):
             features: those of some samples.
             best: is offered all scores; None if the best ones are not asked for.
             kinds: the kinds whose labels are summed.
+            values: a number and the sums of its components, which are filled; None if they are not asked for.
 
         Returns:
             The log of the sum over the fine labels of all processes, and the sums of this one by group.
@@ -389,14 +457,20 @@ class ShardedHead(nn.Module):
         with torch.no_grad(), without_autocast(features.device):
             features = features.to(self.fine.weight.dtype)
             scores, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
-            layer = (rows, scores, features, self.fine.weight, self.fine.bias)
-            for part, own in joint_score_chunks(*layer) if kinds else ():
-                for column in columns:
-                    groups.see(column[part], own)
+            numbers, sums = self._number_scores(features), None
+            if numbers is not None:
+                sums = NumberSums(self._tensors.number_rows, numbers)
+            lists = [(column, groups) for column in columns]
+            if values is not None:
+                lists.append((self._tensors.number_rows.component[values[0]], values[1]))
+            layer = (rows, scores, features, self.fine.weight, self.fine.bias, sums)
+            for part, own in joint_score_chunks(*layer) if lists else ():
+                for column, found in lists:
+                    found.see(column[part], own)
             for part, own in joint_score_chunks(*layer):
                 total.add(all_in_one, own.logsumexp(dim=0, keepdim=True))
-                for column in columns:
-                    groups.add_seen(column[part], own)
+                for column, found in lists:
+                    found.add_seen(column[part], own)
                 if best is not None:
                     best.offer(part.start, own)
             if mixing is not None and kinds:
@@ -416,6 +490,24 @@ class ShardedHead(nn.Module):
         rows: Tensor = _CoarseRows.apply(features.to(weight.dtype), weight, bias, self)  # type: ignore[no-untyped-call]
         return rows.t()
 
+    def _number_scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch number 2"] | None:
+        """The scores of numbers. All processes compute them alike, and their gradients are alike, too."""
+        if self.numbers is None:
+            return None
+        scores: Tensor = self.numbers(features.to(self.numbers.weight.dtype))
+        return scores
+
+    def _terms_at(
+        self, place: Int[Tensor, " batch"], scores: Float[Tensor, "batch number 2"]
+    ) -> Float[Tensor, " batch"]:
+        """The terms of numbers in the joint score of one fine label of this process for each sample."""
+        rows = self._tensors.number_rows
+        value, variance = (one[:, place].t().to(scores.dtype) for one in (rows.value, rows.variance))
+        pull, precision = scores.unbind(dim=2)
+        gain = 1.0 + precision * variance
+        terms = (pull * (value + 0.5 * pull * variance) - 0.5 * precision * value * value) / gain
+        return (terms - 0.5 * gain.log()).sum(dim=1)
+
     def _own_targets(self, targets: Targets) -> Targets:
         """The targets as indices into the labels of this process; -1 for labels of other processes."""
         own = self._tensors
@@ -432,6 +524,7 @@ class _ShardTensors(Constants):
     Attributes:
         rows: its fine labels, for sums over them.
         edges: its links, for the prior.
+        numbers: the values of its fine labels; None if the graph has no numbers.
         fine: the fine labels.
         coarse: the coarse labels, counted over all kinds.
         place: the place of each fine label of the graph among its own; -1 for those of other processes.
@@ -449,7 +542,14 @@ class _ShardTensors(Constants):
         place = np.full(len(graph), -1)
         place[shard.fine] = np.arange(len(shard.fine))
         self.rows, self.edges = LabelRows(part), LaplacianEdges(graph, shard)
+        self.numbers = NumberRows(graph_tensors(graph).numbers, shard.fine) if graph.numbers else None
         self.store_arrays({"fine": shard.fine, "coarse": coarse, "place": place, "column": column})
+
+    @property
+    def number_rows(self) -> NumberRows:
+        """The values of its fine labels, in a graph that has numbers."""
+        assert self.numbers is not None
+        return self.numbers
 
 
 class _Best:

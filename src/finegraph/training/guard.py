@@ -93,7 +93,8 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
 def _own_scores(network: Network, head: ShardedHead, pixels: Tensor) -> Tensor:
     """The scores of the labels that this process holds; a posterior would need all processes."""
     features = network.scaled_features(pixels)
-    return torch.cat([head.fine(features), head.coarse(features)], dim=1)
+    numbers = [] if head.numbers is None else [head.numbers(features).flatten(start_dim=1)]
+    return torch.cat([head.fine(features), head.coarse(features), *numbers], dim=1)
 
 
 def first_bad_gradient(network: nn.Module) -> str | None:

@@ -241,17 +241,23 @@ def observed(batch: Batch) -> Bool[Tensor, " batch"]:
 
 def all_targets(
     batch: Batch, graph: LabelGraph, exchange: Exchange
-) -> tuple[Int[Tensor, " _"], dict[str, Int[Tensor, " _"]]]:
-    """The targets of the photos of all processes, in the order of `Exchange.all_rows`; of a graph without numbers.
+) -> tuple[Int[Tensor, " _"], dict[str, Int[Tensor, " _"] | Float[Tensor, " _"]]]:
+    """The targets of the photos of all processes, in the order of `Exchange.all_rows`.
 
-    A process without photos does not know which kinds there are labels of, so all kinds are sent, and those without
-    any label of their own are left out again.
+    A process without photos does not know which kinds and numbers there are labels and values of, so all are sent, and
+    those without any of their own are left out again.
     """
     from_fine = torch.full_like(batch.fine, FROM_FINE)
     columns = [batch.fine, *(batch.kinds.get(name, from_fine) for name in graph.kinds)]
     table = exchange.all_rows(torch.stack(columns, dim=1))
     named = zip(graph.kinds, table[:, 1:].unbind(dim=1), strict=True)
-    return table[:, 0], {name: labels for name, labels in named if bool((labels != FROM_FINE).any())}
+    found = {name: labels for name, labels in named if bool((labels != FROM_FINE).any())}
+    if graph.numbers:
+        unknown = torch.full(batch.fine.shape, math.nan, dtype=torch.float64)
+        own = torch.stack([batch.kinds.get(name, unknown).double() for name in graph.numbers], dim=1)
+        values = zip(graph.numbers, exchange.all_rows(own).unbind(dim=1), strict=True)
+        found |= {name: one for name, one in values if not bool(one.isnan().all())}
+    return table[:, 0], found
 
 
 def summed_loss(

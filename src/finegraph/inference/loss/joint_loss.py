@@ -27,11 +27,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from finegraph.errors import InputError, ShapeError, TargetError
+from finegraph.errors import InputError, ShapeError
 from finegraph.inference.loss.formulas import LossOptions, batch_loss, compiled_loss, with_gradients
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import components_of
-from finegraph.inference.numbers.readings import Readings
+from finegraph.inference.numbers.readings import check_number_scores, measured_values, readings_of
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.sums.targets import (
     KindWeights,
@@ -42,11 +42,6 @@ from finegraph.inference.sums.targets import (
     photo_labels,
     weights_of_kinds,
 )
-
-_MAX_DISTANCE = 1e15
-"""The largest measured value on the inner scale, and the largest score of a number in float32. Squares stay finite."""
-_MAX_SCORE = 1e150
-"""The largest score of a number in float64."""
 
 
 def joint_loss(
@@ -81,8 +76,8 @@ def joint_loss(
     graph, tensors, kind_targets = posterior.graph, posterior.tensors, kind_targets or {}
     weights = weights_of_kinds(graph, kind_weights)
     check_types(graph, target, kind_targets)
-    measured = _measured_values(posterior, kind_targets)
-    _check_number_scores(posterior)
+    measured = measured_values(tensors.numbers, kind_targets, len(posterior))
+    check_number_scores(tensors.numbers, posterior.number_scores)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
     fine, coarse = posterior.scores_with_evidence()
     if target is not None and target.dtype == torch.bool:
@@ -95,9 +90,10 @@ def joint_loss(
     targets, observed = batch_targets(
         graph, tensors.kinds, tables.targets, target, kind_targets, weights, ignore_index, batch, dtype
     )
-    readings = None
-    if len(tensors.numbers):
-        readings = _readings(posterior, targets.fine, target != ignore_index, measured, weights)
+    number_weights = None if weights is None else weights[len(graph.kinds) :]
+    readings = readings_of(tensors.numbers, targets.fine, target != ignore_index, measured, number_weights)
+    if readings is not None:
+        readings = readings._replace(scores=posterior.number_scores, evidence=posterior.number_evidence)
     if observed is not None and measured is not None:
         observed = observed | ~measured.isnan().all(dim=1)
     divisor = divisor_of(reduction, batch, observed, dtype)
@@ -110,77 +106,6 @@ def joint_loss(
     with torch.no_grad():
         computed = batch_loss(tables, fine, coarse, targets, options, readings)
     return with_gradients(computed, tables, fine, coarse, targets, options, readings) if needs_any else computed.loss
-
-
-def _measured_values(posterior: Posterior, kind_targets: Mapping[str, Tensor]) -> Float[Tensor, "batch number"] | None:
-    """The values measured on photos, on the inner scales, NaN if missing; None if nothing was measured."""
-    numbers = posterior.tensors.numbers.numbers
-    if not any(tensors.name in kind_targets for tensors in numbers):
-        return None
-    columns = []
-    for tensors in numbers:
-        number, values = tensors.number, kind_targets.get(tensors.name)
-        if values is None:
-            columns.append(posterior.fine_scores.new_full((len(posterior),), torch.nan, dtype=torch.float64))
-            continue
-        if values.shape != (len(posterior),) or not values.dtype.is_floating_point:
-            raise TargetError(
-                f"kind_targets[{tensors.name!r}]: expected one value per sample as floating-point numbers, NaN where "
-                f"none was measured, shape ({len(posterior)},), got {values.dtype} of shape {tuple(values.shape)}"
-            )
-        inner = values.to(posterior.fine_scores.device).double()
-        inner = ((inner.log() if number.scale == "log" else inner) - number.centre) / number.width
-        if not torch.compiler.is_compiling() and bool((~(inner.abs() <= _MAX_DISTANCE) & ~values.isnan()).any()):
-            above = " above 0" if number.scale == "log" else ""
-            raise TargetError(
-                f"kind_targets[{tensors.name!r}]: expected finite values{above} that are not more than "
-                f"{_MAX_DISTANCE:g} times as far from those of the graph as these are from each other, or NaN where "
-                "none was measured"
-            )
-        columns.append(inner)
-    return torch.stack(columns, dim=1)
-
-
-def _check_number_scores(posterior: Posterior) -> None:
-    """Raise if scores of numbers with spreads, which the loss takes to the square, are too large for their dtype."""
-    scores, table = posterior.number_scores, posterior.tensors.numbers
-    if scores is None or not table.spread or torch.compiler.is_compiling() or not scores.numel():
-        return
-    limit = _MAX_SCORE if scores.dtype == torch.float64 else _MAX_DISTANCE
-    if (largest := float(scores.detach().abs().amax())) > limit:
-        raise InputError(
-            f"number_scores: expected pulls and precisions of size at most {limit:g} in {scores.dtype}, got "
-            f"{largest:g}; lower the learning rate if a training came to this"
-        )
-
-
-def _readings(
-    posterior: Posterior,
-    fine: Int[Tensor, " batch"],
-    known: Bool[Tensor, " batch"],
-    measured: Float[Tensor, "batch number"] | None,
-    weights: list[float] | None,
-) -> Readings | None:
-    """The readings that the loss needs; None if no number has a term.
-
-    Args:
-        posterior: the output of a head.
-        fine: the fine label of each sample; arbitrary if it was not observed.
-        known: which fine labels were observed.
-        measured: the values measured on photos.
-        weights: one weight per kind and number; None if all are 1.
-    """
-    table = posterior.tensors.numbers
-    number_weights = None if weights is None else weights[len(posterior.graph.kinds) :]
-    if not len(table) or (number_weights is not None and not any(number_weights)):
-        return None
-    # A sample has a term if its label is known and has a value, or if a value was measured.
-    weight = table.known.index_select(0, fine) * known.unsqueeze(1)
-    if measured is not None:
-        weight = torch.where(measured.isnan(), weight, 1.0)
-    if number_weights is not None:
-        weight = weight * weight.new_tensor(number_weights)
-    return Readings(table, fine, measured, weight, posterior.number_scores, posterior.number_evidence)
 
 
 def _set_loss(

@@ -22,6 +22,9 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.loss.formulas import add_terms_in_log_space, is_one
+from finegraph.inference.numbers.number_rows import NumberRows, NumberSums
+from finegraph.inference.numbers.potential import NumberScores
+from finegraph.inference.numbers.readings import Readings, check_number_scores, measured_values, readings_of
 from finegraph.inference.numerics import (
     at_least_float32,
     refuse_second_derivatives,
@@ -107,6 +110,8 @@ class RowsTask:
         total: whether to sum the losses of all samples.
         shared: the coarse columns that all processes hold.
         exchange: the communication between the processes.
+        numbers: the values of the fine labels of this process; None if the graph has no numbers.
+        readings: the values of numbers that the loss reads; None if it reads none.
     """
 
     rows: LabelRows
@@ -116,6 +121,8 @@ class RowsTask:
     total: bool
     shared: tuple[slice, ...] = ()
     exchange: Exchange = SINGLE_PROCESS
+    numbers: NumberRows | None = None
+    readings: Readings | None = None
 
 
 class _SharedSums(LabelSums):
@@ -127,8 +134,9 @@ class _SharedSums(LabelSums):
         groups: Float[Tensor, "batch group"] | None,
         mixing: Float[Tensor, "batch edge"] | None,
         dtype: torch.dtype,
+        numbers: NumberSums | None,
     ) -> None:
-        super().__init__(task.rows, groups, mixing, task.targets, dtype)
+        super().__init__(task.rows, groups, mixing, task.targets, dtype, numbers)
         self.exchange = task.exchange
 
     def log_sum(self, log_terms: Float[Tensor, "sample fine"]) -> Float[Tensor, "sample 1"]:
@@ -150,16 +158,17 @@ def rows_task(
     tensors: GraphTensors,
     batch: int,
     target: Int[Tensor, " batch"] | None,
-    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+    kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
     kind_weights: KindWeights = None,
     reduction: Reduction = "mean",
     ignore_index: int = -100,
     rows: LabelRows | None = None,
+    numbers: NumberRows | None = None,
 ) -> RowsTask:
     """Prepare the loss of a batch. Arguments are as for `joint_loss`; targets are indices into the whole graph.
 
     Args:
-        tensors: the tensors of the graph, which has no numbers.
+        tensors: the tensors of the graph.
         batch: the number of samples.
         target: the fine label of each sample, or `ignore_index` if it was not observed; None if none was.
         kind_targets: for some kinds, the photo label of each sample.
@@ -167,10 +176,13 @@ def rows_task(
         reduction: "mean", "sum" or "none".
         ignore_index: marks labels that were not observed.
         rows: the fine labels of this process; all by default.
+        numbers: their values; None if the graph has no numbers.
     """
     kind_targets = kind_targets or {}
     weights = weights_of_kinds(tensors.graph, kind_weights)
     check_types(tensors.graph, target, kind_targets)
+    measured = measured_values(tensors.numbers, kind_targets, batch)
+    kind_targets = {name: labels for name, labels in kind_targets.items() if name not in tensors.graph.numbers}
     if target is None:
         target = torch.full((batch,), ignore_index, device=tensors.device)
     targets, observed = batch_targets(
@@ -184,6 +196,10 @@ def rows_task(
         batch,
         torch.float64,
     )
+    number_weights = None if weights is None else weights[len(tensors.graph.kinds) :]
+    readings = readings_of(tensors.numbers, targets.fine, target != ignore_index, measured, number_weights)
+    if observed is not None and measured is not None:
+        observed = observed | ~measured.isnan().all(dim=1)
     divisor = divisor_of(reduction, batch, observed, torch.float64)
     ones = torch.ones(1, 1 + targets.column.shape[1], dtype=torch.float64, device=tensors.device)
     return RowsTask(
@@ -192,6 +208,8 @@ def rows_task(
         ones if targets.weight is None else targets.weight,
         1.0 if divisor is None else 1.0 / divisor,
         divisor is not None,
+        numbers=numbers,
+        readings=readings,
     )
 
 
@@ -209,8 +227,9 @@ def rows_loss(
     weight: Float[Tensor, "fine feature"],
     bias: Float[Tensor, " fine"] | None,
     coarse: Float[Tensor, "batch coarse"] | None,
+    numbers: NumberScores | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """The loss, differentiable in the features, the weights, the biases and the coarse scores.
+    """The loss, differentiable in the features, the weights, the biases, the coarse scores and those of numbers.
 
     Args:
         task: the targets and options.
@@ -218,8 +237,11 @@ def rows_loss(
         weight: the weights of the fine labels of this process.
         bias: the biases of the fine labels; None if there are none.
         coarse: the coarse scores; None if all are 0, as in softmax.
+        numbers: the scores of numbers; None if the graph has none.
     """
-    result: Tensor = _RowsLoss.apply(features, weight, bias, coarse, task)  # type: ignore[no-untyped-call]
+    if numbers is not None and task.numbers is not None:
+        check_number_scores(task.numbers.table, numbers)
+    result: Tensor = _RowsLoss.apply(features, weight, bias, coarse, numbers, task)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -233,21 +255,27 @@ class _RowsLoss(torch.autograd.Function):
         weight: Float[Tensor, "fine feature"],
         bias: Float[Tensor, " fine"] | None,
         coarse: Float[Tensor, "batch coarse"] | None,
+        numbers: NumberScores | None,
         task: RowsTask,
     ) -> Float[Tensor, "*batch"]:
         needs_gradient = any(ctx.needs_input_grad)
         with without_autocast(features.device):
             dtype = torch.float64 if torch.float64 in (features.dtype, weight.dtype) else torch.float32
             layer = _Layer(features.to(dtype), weight, bias)
-            loss, sums = _loss_and_sums(
-                task, layer, None if coarse is None else at_least_float32(coarse), needs_gradient
-            )
-            ctx.coarse_grad = None
+            number_sums = None
+            if numbers is not None and task.numbers is not None:
+                number_sums = NumberSums(task.numbers, numbers, task.readings)
+            scores = None if coarse is None else at_least_float32(coarse)
+            loss, sums = _loss_and_sums(task, layer, scores, number_sums, needs_gradient)
+            ctx.coarse_grad = ctx.number_grad = None
+            if ctx.needs_input_grad[4]:
+                ctx.number_grad = sums.number_gradient()
+                task.exchange.sum([ctx.number_grad])
             if ctx.needs_input_grad[3]:
                 ctx.coarse_grad = sums.coarse_gradient()
                 task.exchange.sum([ctx.coarse_grad[:, columns] for columns in task.shared])
         ctx.task, ctx.dtype, ctx.bias_dtype = task, dtype, None if bias is None else bias.dtype
-        ctx.coarse_dtype = None if coarse is None else coarse.dtype
+        ctx.coarse_dtype, ctx.number_dtype = (None if one is None else one.dtype for one in (coarse, numbers))
         ctx.save_for_backward(features, weight, sums.values if needs_gradient else None)
         return loss
 
@@ -258,7 +286,7 @@ class _RowsLoss(torch.autograd.Function):
         # The features are scaled instead of the gradient: they are far smaller, and the gradient can be used again.
         factor = (grads[0].unsqueeze(1) if grads[0].ndim else grads[0]).to(ctx.dtype)
         score_grad = values.to(ctx.dtype)
-        feature_grad = weight_grad = bias_grad = coarse_grad = None
+        feature_grad = weight_grad = bias_grad = coarse_grad = number_grad = None
         unscaled = is_one(factor)
         with without_autocast(features.device):
             if ctx.needs_input_grad[0]:
@@ -273,14 +301,28 @@ class _RowsLoss(torch.autograd.Function):
                 bias_grad = summed.to(ctx.bias_dtype)
             if ctx.coarse_grad is not None:
                 coarse_grad = (ctx.coarse_grad if unscaled else ctx.coarse_grad * factor).to(ctx.coarse_dtype)
-        return feature_grad, weight_grad, bias_grad, coarse_grad, None
+            if ctx.number_grad is not None:
+                number_grad = (ctx.number_grad * factor.unsqueeze(-1)).to(ctx.number_dtype)
+        return feature_grad, weight_grad, bias_grad, coarse_grad, number_grad, None
 
 
 def _loss_and_sums(
-    task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None, needs_gradient: bool
+    task: RowsTask,
+    layer: _Layer,
+    coarse: Float[Tensor, "batch coarse"] | None,
+    numbers: NumberSums | None,
+    needs_gradient: bool,
 ) -> tuple[Float[Tensor, "*batch"], LabelSums]:
-    """The loss, and the sums with the gradient for the joint scores if it is needed."""
-    sums = _exponentials(task, layer, coarse)
+    """The loss, and the sums with the gradient for the joint scores if it is needed.
+
+    Args:
+        task: the targets and options.
+        layer: the layer of the fine labels.
+        coarse: the coarse scores; None if all are 0.
+        numbers: the terms of numbers; None if the graph has none.
+        needs_gradient: whether there will be a backward pass.
+    """
+    sums = _exponentials(task, layer, coarse, numbers)
     reference = sums.reference.clone()
     task.exchange.largest(reference)
     # Exponentials are relative to the reference of this process. Scaling their sums is cheaper than scaling them.
@@ -288,7 +330,9 @@ def _loss_and_sums(
     all_sums = sums.sums() * shift
     task.exchange.sum([all_sums])
     total, target_sums = all_sums[:, :1], all_sums[:, 1:]
-    weight = task.weight.double().expand_as(target_sums)
+    weight = task.weight.double().expand(len(target_sums), -1)
+    if task.readings is not None and sums.has_readings:
+        weight = torch.cat([weight, task.readings.weight.double()], dim=1)
     probs = torch.where(weight > 0, target_sums / total, 1.0)
     underflow = probs < min_probability(sums.dtype)
     loss = -(probs.masked_fill(underflow, 1.0).log() * weight).sum(dim=1)
@@ -307,7 +351,9 @@ def _loss_and_sums(
     return loss.to(sums.dtype), sums
 
 
-def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None) -> LabelSums:
+def _exponentials(
+    task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch coarse"] | None, numbers: NumberSums | None
+) -> LabelSums:
     """The sums with the exponentials, in float32 unless the scores are too large or the kinds too many for it."""
     layout, batch = task.rows.layout, len(layer.features)
     groups = mixing = None
@@ -315,18 +361,20 @@ def _exponentials(task: RowsTask, layer: _Layer, coarse: Float[Tensor, "batch co
         groups, mixing = layout.group_scores(coarse)
     elif coarse is None and len(layout.edge_row):
         mixing = layout.edge_log_weight.expand(batch, -1)
-    kinds = len(layout.kinds)
+    kinds = len(layout.kinds) + (0 if numbers is None else len(numbers.rows.table))
     double = layer.features.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
     if not double and kinds <= MANY_KINDS:
-        sums = _SharedSums(task, groups, mixing, torch.float32)
+        single = None if numbers is None else numbers.to(torch.float32)
+        sums = _SharedSums(task, groups, mixing, torch.float32, single)
         sums.find_exponentials(*layer)
-        sizes = [sums.largest, 0.0 if groups is None else largest_size(groups.t())]
+        largest_sum = sums.largest if numbers is None else max(sums.largest, numbers.largest())
+        sizes = [largest_sum, 0.0 if groups is None else largest_size(groups.t())]
         largest = torch.tensor(sizes, device=layer.features.device)
         task.exchange.largest(largest)
-        if groups is None or float32_suffices(kinds, *largest.tolist()):
+        if (groups is None and numbers is None) or float32_suffices(kinds, *largest.tolist()):
             return sums
         del sums
-    sums = _SharedSums(task, groups, mixing, torch.float64)
+    sums = _SharedSums(task, groups, mixing, torch.float64, numbers)
     sums.find_exponentials(*layer)
     return sums
 
@@ -336,5 +384,6 @@ def _joint_scores(
 ) -> Float[Tensor, "sample fine"]:
     """The joint scores of some samples, in float64."""
     groups = None if sums.groups is None else sums.groups[sample]
-    chunks = joint_score_chunks(task.rows, groups, layer.features[sample], layer.weight, layer.bias)
+    numbers = None if sums.numbers is None else sums.numbers.of_samples(sample)
+    chunks = joint_score_chunks(task.rows, groups, layer.features[sample], layer.weight, layer.bias, numbers)
     return torch.cat([scores for _, scores in chunks]).t()

@@ -18,17 +18,23 @@ for v^2. Cost per number: about two dozen passes over batch x fine, three for ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from finegraph.errors import InputError, TargetError
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
 from finegraph.inference.numbers.potential import Components, NumberEvidence, NumberScores, components_of
 from finegraph.inference.numerics import cached_parts
+
+_MAX_DISTANCE = 1e15
+"""The largest measured value on the inner scale, and the largest score of a number in float32. Squares stay finite."""
+_MAX_SCORE = 1e150
+"""The largest score of a number in float64."""
 
 
 class Readings(NamedTuple):
@@ -67,6 +73,81 @@ class Readings(NamedTuple):
             value = torch.where(measured, own, value)
             variance = torch.where(measured, number.measured_variance, variance)
         return value.unsqueeze(1), variance.unsqueeze(1)
+
+
+def measured_values(
+    table: NumberTable, kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]], batch: int
+) -> Float[Tensor, "batch number"] | None:
+    """The values measured on photos, on the inner scales, NaN if missing; None if nothing was measured.
+
+    Args:
+        table: the numbers of the graph.
+        kind_targets: for some kinds and numbers, what was seen or measured on each photo.
+        batch: the number of samples.
+    """
+    if not any(tensors.name in kind_targets for tensors in table.numbers):
+        return None
+    columns = []
+    for tensors in table.numbers:
+        number, values = tensors.number, kind_targets.get(tensors.name)
+        if values is None:
+            columns.append(torch.full((batch,), torch.nan, dtype=torch.float64, device=table.known.device))
+            continue
+        if values.shape != (batch,) or not values.dtype.is_floating_point:
+            raise TargetError(
+                f"kind_targets[{tensors.name!r}]: expected one value per sample as floating-point numbers, NaN where "
+                f"none was measured, shape ({batch},), got {values.dtype} of shape {tuple(values.shape)}"
+            )
+        inner = values.to(table.known.device).double()
+        inner = ((inner.log() if number.scale == "log" else inner) - number.centre) / number.width
+        if not torch.compiler.is_compiling() and bool((~(inner.abs() <= _MAX_DISTANCE) & ~values.isnan()).any()):
+            above = " above 0" if number.scale == "log" else ""
+            raise TargetError(
+                f"kind_targets[{tensors.name!r}]: expected finite values{above} that are not more than "
+                f"{_MAX_DISTANCE:g} times as far from those of the graph as these are from each other, or NaN where "
+                "none was measured"
+            )
+        columns.append(inner)
+    return torch.stack(columns, dim=1)
+
+
+def check_number_scores(table: NumberTable, scores: NumberScores | None) -> None:
+    """Raise if scores of numbers with spreads, which the loss takes to the square, are too large for their dtype."""
+    if scores is None or not table.spread or torch.compiler.is_compiling() or not scores.numel():
+        return
+    limit = _MAX_SCORE if scores.dtype == torch.float64 else _MAX_DISTANCE
+    if (largest := float(scores.detach().abs().amax())) > limit:
+        raise InputError(
+            f"number_scores: expected pulls and precisions of size at most {limit:g} in {scores.dtype}, got "
+            f"{largest:g}; lower the learning rate if a training came to this"
+        )
+
+
+def readings_of(
+    table: NumberTable,
+    fine: Int[Tensor, " batch"],
+    known: Bool[Tensor, " batch"],
+    measured: Float[Tensor, "batch number"] | None,
+    weights: list[float] | None,
+) -> Readings | None:
+    """The readings that the loss needs, without the scores of numbers; None if no number has a term.
+
+    Args:
+        table: the numbers of the graph.
+        fine: the fine label of each sample; arbitrary if it was not observed.
+        known: which fine labels were observed.
+        measured: the values measured on photos.
+        weights: one weight per number; None if all are 1.
+    """
+    if not len(table) or (weights is not None and not any(weights)):
+        return None
+    # A sample has a term if its label is known and has a value, or if a value was measured.
+    weight = table.known.index_select(0, fine) * known.unsqueeze(1)
+    if measured is not None:
+        weight = torch.where(measured.isnan(), weight, 1.0)
+    if weights is not None:
+        weight = weight * weight.new_tensor(weights)
+    return Readings(table, fine, measured, weight, None, None)
 
 
 class ReadingTerms(NamedTuple):

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from finegraph.inference.numbers.number_rows import NumberSums
 from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_rows import RowLists, adding_steps, composites_of
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
@@ -201,6 +202,7 @@ class LabelSums(GroupShares):
         mixing: Float[Tensor, "batch edge"] | None,
         targets: Targets,
         dtype: torch.dtype,
+        numbers: NumberSums | None = None,
     ) -> None:
         """Set the scores of a batch.
 
@@ -210,7 +212,9 @@ class LabelSums(GroupShares):
             mixing: log r of the edges of mixed rows; None if there are none.
             targets: the targets of the batch; -1 for a fine label or column of another process.
             dtype: float32 or float64.
+            numbers: the terms of numbers in the same dtype; None if the graph has none.
         """
+        self.numbers = numbers
         self.rows, self.layout, self.targets, self.dtype = rows, rows.layout, targets, dtype
         self.groups, self.mixing = groups, mixing
         self.mixing_grad = None
@@ -250,6 +254,8 @@ class LabelSums(GroupShares):
                 part.copy_(own @ columns) if self.dtype != columns.dtype else torch.mm(own, columns, out=part)
             if bias is not None:
                 part.add_(bias[start : start + step, None])
+            if self.numbers is not None:
+                self.numbers.add_terms(slice(start, start + step), part)
             self.largest = max(self.largest, largest_size(part))
             if self.largest > _MAX_MODERATE:
                 self._move_reference(start, part.amax(dim=0))
@@ -271,8 +277,22 @@ class LabelSums(GroupShares):
             self.values[:done].mul_(factor)
             self.reference = higher
 
+    @property
+    def has_readings(self) -> bool:
+        """Whether values of numbers are read."""
+        return self.numbers is not None and self.numbers.readings is not None
+
     def sums(self) -> Float[Tensor, "batch _"]:
-        """The sums of exponentials of all fine labels, of the true fine label and of each target, in float64."""
+        """The sums of exponentials of all fine labels, of the true one, of each target and of each number that is read.
+
+        They are in float64.
+        """
+        found = self._label_sums()
+        if self.numbers is None or not self.has_readings:
+            return found
+        return torch.cat([found, self.numbers.reading_sums(self.values, chunk_rows(self.values.shape[1]))], dim=1)
+
+    def _label_sums(self) -> Float[Tensor, "batch _"]:
         targets, batch = self.targets, self.values.shape[1]
         sample = torch.arange(batch, device=self.values.device)
         self._fine_position = targets.fine.clamp_min(0) * batch + sample
@@ -329,16 +349,18 @@ class LabelSums(GroupShares):
         """Overwrite the exponentials with the gradient (6) for the joint scores.
 
         Args:
-            prob_grads: - weight factor / sum of exponentials, of the fine label and of each target; 0 for one that
-                underflowed.
-            weight: the weights of the fine label and of each target.
+            prob_grads: - weight factor / sum of exponentials, of the fine label, of each target and of each number that
+                is read; 0 for one that underflowed.
+            weight: the weights of these.
             scale: the factor of the loss, over the sum of the exponentials of all fine labels.
             factor: the factor of the loss alone.
         """
         batch, listed = self.values.shape[1], self._divided.listed
-        weight = weight.expand(batch, -1)
+        weight, labels = weight.expand(batch, -1), 1 + len(self.targets.kind)
         # Each dense kind adds w (1 / total - r / sum) at its true label; for good predictions these nearly cancel.
         own = (weight[:, 0] + weight.index_select(1, 1 + listed).sum(dim=1)) * scale
+        if self.has_readings:
+            own += weight[:, labels:].sum(dim=1) * scale
         factors = None
         if self.rows.first_composite_groups:
             factors = self.rows.composite_factors(self._dense_factors(prob_grads, weight, scale))
@@ -346,7 +368,11 @@ class LabelSums(GroupShares):
         step = chunk_rows(batch)
         for start in range(0, len(self.values) if batch else 0, step):
             part = self.values[start : start + step]
-            part.mul_(own if factors is None else side_by_side(factors, self.rows.dense_item[start : start + step]))
+            scaled = own if factors is None else side_by_side(factors, self.rows.dense_item[start : start + step])
+            if self.numbers is not None and self.has_readings:
+                read = self.numbers.reading_factors(slice(start, start + step), part, prob_grads[:, labels:])
+                scaled = read.add_(scaled)
+            part.mul_(scaled)
         flat = self.values.view(-1)
         if len(listed):
             grads = prob_grads.index_select(1, 1 + listed).view(-1)
@@ -382,6 +408,27 @@ class LabelSums(GroupShares):
             return groups
         return self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)
 
+    def number_gradient(self) -> Float[Tensor, "batch number 2"]:
+        """The gradient for the scores of numbers, after `find_gradient`."""
+        assert self.numbers is not None
+        return self.numbers.gradient(self.values, chunk_rows(self.values.shape[1]))
+
+    def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
+        """Log r of a target; behind the targets come the numbers that are read, with the logs of likelihoods (n3)."""
+        place = target - len(self.targets.kind)
+        if place < 0:
+            return super().log_shares(sample, target)
+        assert self.numbers is not None
+        return self.numbers.of_samples(sample).log_likelihoods(slice(None), place).t()
+
+    def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
+        """Shares of fine labels are a gradient for log r, and for the scores of a number."""
+        place = target - len(self.targets.kind)
+        if place < 0:
+            super().add_shares(sample, target, share)
+        elif self.numbers is not None:
+            self.numbers.subtract_shares(sample, place, share)
+
 
 def joint_score_chunks(
     rows: LabelRows,
@@ -389,6 +436,7 @@ def joint_score_chunks(
     features: Float[Tensor, "batch feature"],
     weight: Float[Tensor, "fine feature"],
     bias: Float[Tensor, " fine"] | None,
+    numbers: NumberSums | None = None,
 ) -> Iterator[tuple[slice, Float[Tensor, "_ batch"]]]:
     """The joint scores of some fine labels after the other, with their places.
 
@@ -398,6 +446,7 @@ def joint_score_chunks(
         features: the features of the batch.
         weight: the weights of the fine labels.
         bias: the biases of the fine labels; None if there are none.
+        numbers: the terms of numbers, in float64; None if the graph has none.
     """
     table = None
     if groups is not None and rows.fine_item.shape[1]:
@@ -410,6 +459,8 @@ def joint_score_chunks(
             scores += bias[part, None]
         if table is not None:
             scores += side_by_side(table, rows.fine_item[part])
+        if numbers is not None:
+            numbers.add_terms(part, scores)
         yield part, scores
 
 

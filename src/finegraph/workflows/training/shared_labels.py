@@ -18,8 +18,6 @@ from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 
-_MAX_NAMES = 3
-
 
 def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> None:
     """Refuse to shard labels where that is not built; settings that do not go with it are refused by themselves.
@@ -30,14 +28,8 @@ def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> No
         ranks: this process among the others; all of them refuse.
 
     Raises:
-        SettingsError: the graph has numbers or too few labels, or the processes cannot form these groups.
+        SettingsError: the graph has too few labels, or the processes cannot form these groups.
     """
-    if graph.numbers:
-        few = ", ".join(graph.numbers[:_MAX_NAMES]) + (", ..." if len(graph.numbers) > _MAX_NAMES else "")
-        raise SettingsError(
-            f"shard_labels: a head with numbers cannot be sharded, and the graph has {few}; use kinds to leave them "
-            "out, or leave out shard_labels"
-        )
     groups = settings.shard_groups
     if ranks.size % groups:
         raise SettingsError(

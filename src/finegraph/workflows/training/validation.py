@@ -54,10 +54,8 @@ class Tally:
         answers = {kind: posterior.kind_log_probs(kind, log_probs).argmax(dim=1) for kind in posterior.graph.kinds}
         graph = posterior.graph
         self._add_answers(graph, log_probs.argmax(dim=1), -target_log_probs, answers, fine, kinds)
-        for place, name in enumerate(graph.numbers):
-            true = torch.from_numpy(true_values(graph.number(name), fine.cpu().numpy(), (measured or {}).get(name)))
-            error = (posterior.value(name, log_probs).mean.double().cpu() - true).abs()
-            self._count(2 + len(graph.kinds) + place, error[~true.isnan()])
+        for name in graph.numbers:
+            self._add_value(graph, name, posterior.value(name, log_probs).mean, fine, measured)
 
     def add_shared(
         self,
@@ -65,6 +63,7 @@ class Tally:
         features: Float[Tensor, "batch feature"],
         fine: Int[Tensor, " batch"],
         kinds: Mapping[str, Int[Tensor, " batch"]],
+        measured: Mapping[str, Float[FloatArray, " batch"]] | None = None,
     ) -> None:
         """The same for a head whose labels are sharded; all processes call it with the same photos."""
         fine, best = fine.to(features.device), head.top(features, 1).label[:, 0]
@@ -73,6 +72,8 @@ class Tally:
         log_probs = head.all_kind_log_probs(features, head.graph.kinds)
         answers = {kind: own.argmax(dim=1) for kind, own in log_probs.items()}
         self._add_answers(head.graph, best, surprise, answers, fine, kinds)
+        for name in head.graph.numbers:
+            self._add_value(head.graph, name, head.value(features, name).mean, fine, measured)
 
     def _add_answers(
         self,
@@ -92,6 +93,19 @@ class Tally:
             seen = kinds[kind].cpu().numpy() if kind in kinds else None
             right = torch.from_numpy(judge_kind(graph.kind(kind), answer, fine.cpu().numpy(), seen))
             self._count(2 + place, right[right >= 0])
+
+    def _add_value(
+        self,
+        graph: LabelGraph,
+        name: str,
+        mean: Float[Tensor, " batch"],
+        fine: Int[Tensor, " batch"],
+        measured: Mapping[str, Float[FloatArray, " batch"]] | None,
+    ) -> None:
+        """Count the absolute errors of the expected values of a number."""
+        true = torch.from_numpy(true_values(graph.number(name), fine.cpu().numpy(), (measured or {}).get(name)))
+        error = (mean.detach().double().cpu() - true).abs()
+        self._count(2 + len(graph.kinds) + graph.numbers.index(name), error[~true.isnan()])
 
     def _count(self, place: int, values: Tensor) -> None:
         self.numbers[place] += torch.tensor([float(values.double().sum()), float(len(values))], dtype=torch.float64)
@@ -196,9 +210,11 @@ class _Work:
         self._note_odd(bool(features.isfinite().all()), read)
         rows = head.exchange.all_rows(features)
         place = head.exchange.all_rows(torch.tensor(read, dtype=torch.int64))
-        tally = self.tally if head.exchange.rank == 0 else Tally(self.network.graph.kinds)
+        graph = self.network.graph
+        tally = self.tally if head.exchange.rank == 0 else Tally(graph.kinds, graph.numbers)
         if len(rows):
-            tally.add_shared(head, rows, self.fine[place], self._kinds_of(place))
+            measured = {name: values[place.numpy()] for name, values in self.measured.items()}
+            tally.add_shared(head, rows, self.fine[place], self._kinds_of(place), measured)
 
     def _kinds_of(self, numbers: list[int] | Int[Tensor, " batch"]) -> dict[str, Int[Tensor, " batch"]]:
         return {name: labels[numbers] for name, labels in self.kinds.items()}
