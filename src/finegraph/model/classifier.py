@@ -55,7 +55,7 @@ _OF_DESCENT: dict[str, Any] = {
     "max_iter": 1000,
     "tolerance": 1e-4,
 }
-"""What only descent knows, and its defaults: with another value `solver="auto"` takes descent."""
+"""What only descent knows, and its defaults: with another value `solver="auto"` takes descent, and `"prototypes"` refuses."""
 _ROUGHER = 10.0
 """How much farther from their minimum fits may end that are only compared."""
 
@@ -68,8 +68,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             no kinds.
         head: `"bipartite"`, or `"softmax"` for the baseline.
         solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
-            each class: everything is chosen by the data, and probabilities come out calibrated. `l2`, `coarse_ratio`,
-            `laplacian`, `kind_weight`, `standardize`, `cv`, `grid`, `max_iter` and `tolerance` then have no meaning.
+            each class: everything is chosen by the data, and probabilities come out calibrated. It refuses `l2`,
+            `coarse_ratio`, `laplacian`, `kind_weight`, `cv`, `grid`, `max_iter` and `tolerance`, which mean nothing to
+            it, and scales features by itself, whatever `standardize` says.
             `"auto"` takes the one under which held-out samples are more likely, both on standardised features; and
             descent where another of these is set or `kind_targets` are given.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
@@ -197,7 +198,12 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _solver_settings(self, classes: Classes) -> SolverSettings:
         """How the head is fitted."""
+        of_descent = tuple(name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value))
         if self.solver == "prototypes":
+            if of_descent:
+                raise InputError(
+                    f"{', '.join(of_descent)}: no effect with solver='prototypes'; use solver='descent', or leave it out"
+                )
             return SolverSettings(solver=self.solver, descent=FitSettings(head=self.head))
         given = FitSettings(
             head=self.head,
@@ -212,9 +218,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return SolverSettings(
             solver=self.solver,
             descent=given,
-            descent_only=tuple(
-                name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value)
-            ),
+            descent_only=of_descent,
             grid=None if self.cv is None else grid,
             # What is only compared need not be as near to its minimum as what is kept.
             grid_tolerance=_ROUGHER * given.tolerance,
