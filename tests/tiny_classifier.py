@@ -78,6 +78,8 @@ def classifier(
                 nn.init.normal_(parameter, std=1.5)
         for buffer in () if built.scaling is None else built.scaling.buffers():
             nn.init.normal_(buffer)
+            if not buffer.ndim:
+                buffer.abs_()  # a compression
     torch.set_rng_state(state)
     return PhotoClassifier(built.eval(), views, **parts)
 

@@ -65,8 +65,9 @@ def state_of(folder):
 # ---- there and back --------------------------------------------------------------------------------------------------
 
 
-def test_a_model_of_joined_networks_is_saved_with_its_members(tmp_path):
-    model = tiny.classifier(network="tiny+other", scaling="whitened_blocks")
+@pytest.mark.parametrize("scaling", ["whitened_blocks", "compressed_blocks"])
+def test_a_model_of_joined_networks_is_saved_with_its_members(tmp_path, scaling):
+    model = tiny.classifier(network="tiny+other", scaling=scaling)
     first, second = model.network.backbone.parts
     first.preprocessing = replace(first.preprocessing, mean=(0.1, 0.2, 0.3))  # not what the name stands for
     model.save(tmp_path / "model")

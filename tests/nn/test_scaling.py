@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from finegraph.errors import InputError
-from finegraph.nn.scaling import BlockScaling, FeatureScaling
+from finegraph.nn.scaling import BlockScaling, FeatureScaling, compress
 
 
 def scaling(size, seed):
@@ -39,3 +39,24 @@ def test_blocks_take_features_as_they_were_before_a_shift(features):
 def test_there_is_at_least_one_block():
     with pytest.raises(InputError, match="at least one block of features"):
         BlockScaling([])
+
+
+def test_compression_is_a_logarithm_on_both_sides_of_0():
+    x = torch.tensor([-3.0, -1e-6, 0.0, 1e-6, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
+    y = compress(x, 2.0)
+    assert torch.allclose(y.detach()[3:], torch.log(1.0 + 2.0 * x.detach()[3:]) / 2.0)
+    assert torch.equal(y.detach(), -compress(-x.detach(), 2.0))
+    y.sum().backward()
+    assert torch.allclose(x.grad[[0, 5]], torch.full((2,), 1.0 / 7.0, dtype=torch.float64))
+    assert bool(torch.isfinite(x.grad).all())
+
+
+def test_features_are_compressed_before_all_else(features):
+    plain = [scaling(5, 1), scaling(7, 2)]
+    both = BlockScaling(plain).after([0.5, 2.0])
+    parts = zip(plain, features.split([5, 7], dim=1), (0.5, 2.0), strict=True)
+    expected = torch.cat([one(compress(part, strength)) for one, part, strength in parts], dim=1)
+    lengths = torch.tensor(both.factors, dtype=torch.float64).repeat_interleave(torch.tensor([5, 7]))
+    assert torch.allclose(both(features), expected * lengths)
+    assert both.compressed
+    assert not BlockScaling(plain).after([0.0, 0.0]).compressed

@@ -55,7 +55,7 @@ _OF_DESCENT: dict[str, Any] = {
     "max_iter": 1000,
     "tolerance": 1e-4,
 }
-"""What only descent knows, and its defaults: with another value `solver="auto"` takes descent, and `"prototypes"` refuses."""
+"""What only descent knows, and its defaults: with another value `"auto"` takes descent, and `"prototypes"` refuses."""
 _ROUGHER = 10.0
 """How much farther from their minimum fits may end that are only compared."""
 
@@ -202,7 +202,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.solver == "prototypes":
             if of_descent:
                 raise InputError(
-                    f"{', '.join(of_descent)}: no effect with solver='prototypes'; use solver='descent', or leave it out"
+                    f"{', '.join(of_descent)}: no effect with solver='prototypes'; use solver='descent', or leave it "
+                    "out"
                 )
             return SolverSettings(solver=self.solver, descent=FitSettings(head=self.head))
         given = FitSettings(

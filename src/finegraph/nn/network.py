@@ -27,7 +27,7 @@ from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
 from finegraph.nn.sharded_head import ShardedHead
 
 HEADS = ("bipartite", "softmax")
-SCALINGS = ("whitened", "whitened_blocks")
+SCALINGS = ("whitened", "whitened_blocks", "compressed", "compressed_blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,8 @@ class NetworkDesign:
         head: `bipartite` (BGL) or `softmax` (SM).
         coarse_network: the backbone of the coarse labels by name, which makes a bipartite head BGL_m; None for BGL_1.
         scaling: the step between backbone and head: `whitened` for a `FeatureScaling`, `whitened_blocks` for a
-            `BlockScaling` with a block for each network that the backbone joins; None for unscaled features.
+            `BlockScaling` with a block for each network that the backbone joins, `compressed` and `compressed_blocks`
+            for the same with a compression; None for unscaled features.
     """
 
     network: str = DEFAULT_BACKBONE
@@ -169,8 +170,7 @@ class Network(nn.Module):
     def put_head(self, head: BipartiteHead | SoftmaxHead, scaling: Scaling | None = None) -> None:
         """Replace the head by one that was fitted to the features of this network, with the scaling that it needs."""
         self.head, self.scaling = head, scaling
-        name = None if scaling is None else "whitened_blocks" if isinstance(scaling, BlockScaling) else "whitened"
-        self.design = replace(self.design, scaling=name)
+        self.design = replace(self.design, scaling=None if scaling is None else _name_of(scaling))
 
     def take_graph(self, graph: LabelGraph) -> None:
         """Replace the head by a new one of the same type for another graph with the same fine labels."""
@@ -296,6 +296,13 @@ def _new_scaling(name: str | None, backbone: Backbone) -> Scaling | None:
     """An empty scaling by its name in a design, for the features of a backbone."""
     if name is None:
         return None
-    if name == "whitened":
-        return FeatureScaling(backbone.feature_size)
-    return BlockScaling([FeatureScaling(size) for size in backbone.block_sizes])
+    compressed = name.startswith("compressed")
+    if not name.endswith("_blocks"):
+        return FeatureScaling(backbone.feature_size, compressed=compressed)
+    return BlockScaling([FeatureScaling(size, compressed=compressed) for size in backbone.block_sizes])
+
+
+def _name_of(scaling: Scaling) -> str:
+    """The name of a scaling in a design."""
+    name = "compressed" if scaling.compressed else "whitened"
+    return f"{name}_blocks" if isinstance(scaling, BlockScaling) else name

@@ -1,10 +1,13 @@
-"""A step between backbone and head: features are centred, whitened and normalised to one length.
+"""A step between backbone and head: features are compressed, centred, whitened and normalised to one length.
 
-    z = sqrt(size) W (x - mean) / |W (x - mean)|
+    y = sign(x) log(1 + c |x|) / c                     c, the compression; without one y = x
+    z = sqrt(size) W (y - mean) / |W (y - mean)|
 
 In this space, classes have the same covariance in all directions, so that distances to class means give the
-probabilities of classes. The matrix W alone could be folded into the weights of the head; the normalisation cannot, and
-is worth about a point of accuracy. Features of several networks are blocks, each with a matrix and a length of its own.
+probabilities of classes. Most features of a network are small and few are large; their logarithms are nearer to a
+normal distribution. The matrix W alone could be folded into the weights of the head; the compression and the
+normalisation cannot, and each is worth about a point of accuracy. Features of several networks are blocks, each with a
+compression, a matrix and a length of its own.
 Cost: one product with a (feature x feature) matrix per photo and block, far less than any backbone.
 """
 
@@ -20,8 +23,27 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 
 
+def compress(features: Float[Tensor, "*batch feature"], compression: float | Tensor) -> Float[Tensor, "*batch feature"]:
+    """sign(x) log(1 + c |x|) / c: features near 0 as they are, large ones reduced.
+
+    Args:
+        features: one row per photo or view.
+        compression: c, above 0; features far beyond 1 / c grow with their logarithm only.
+    """
+    compressed: Tensor = torch.sign(features) * torch.log1p(features.abs() * compression) / compression
+    return compressed
+
+
+def compress_blocks(
+    features: Float[Tensor, "*batch feature"], block_sizes: Sequence[int], compressions: Sequence[float]
+) -> Float[Tensor, "*batch feature"]:
+    """Blocks of features, each with its compression; see `compress`."""
+    blocks = torch.split(features, list(block_sizes), dim=-1)
+    return torch.cat([compress(block, own) for block, own in zip(blocks, compressions, strict=True)], dim=-1)
+
+
 class FeatureScaling(nn.Module):
-    """Centre, whiten and normalise features. Mean and matrix are buffers, so no optimizer changes them.
+    """Compress, centre, whiten and normalise features. All numbers are buffers, so no optimizer changes them.
 
     Example:
         >>> scaling = FeatureScaling(3)
@@ -31,25 +53,41 @@ class FeatureScaling(nn.Module):
 
     mean: Tensor
     matrix: Tensor
+    compression: Tensor | None
 
-    def __init__(self, size: int) -> None:
-        """Make a scaling that only normalises the length of features."""
+    def __init__(self, size: int, *, compressed: bool = False) -> None:
+        """Make a scaling that only normalises the length of features, and compresses them by 1 if asked."""
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("matrix", torch.eye(size))
+        self.register_buffer("compression", torch.ones(()) if compressed else None)
 
     @classmethod
-    def of(cls, mean: Float[Tensor, " feature"], matrix: Float[Tensor, "feature feature"]) -> FeatureScaling:
-        """A scaling with a given mean and matrix, in their precision."""
+    def of(
+        cls, mean: Float[Tensor, " feature"], matrix: Float[Tensor, "feature feature"], compression: float = 0.0
+    ) -> FeatureScaling:
+        """A scaling with a given mean and matrix, in their precision, and a compression; 0 for none."""
         if matrix.shape != (len(mean), len(mean)):
             raise ShapeError(f"scaling: expected a square matrix of size {len(mean)}, got {tuple(matrix.shape)}")
         scaling = cls(0)
         scaling.mean, scaling.matrix = mean, matrix
+        scaling.compression = torch.tensor(compression).to(mean) if compression else None
         return scaling
 
     def before(self, shift: Float[Tensor, " feature"], size: float) -> FeatureScaling:
         """The equivalent scaling for features before `shift` is subtracted and `size` divided out."""
+        assert self.compression is None  # it comes first
         return FeatureScaling.of(shift + size * self.mean, self.matrix / size)
+
+    def after(self, compressions: Sequence[float]) -> FeatureScaling:
+        """The same scaling of features that are compressed first, by the only one of these numbers; 0 for none."""
+        (compression,) = compressions
+        return FeatureScaling.of(self.mean, self.matrix, compression)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether features are compressed."""
+        return self.compression is not None
 
     @property
     def size(self) -> int:
@@ -59,7 +97,10 @@ class FeatureScaling(nn.Module):
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
         """The scaled features; features equal to the mean become 0."""
         # The length of half-precision features may overflow; full precision is cheap here.
-        white = (features.to(self.matrix.dtype) - self.mean) @ self.matrix.t()
+        features = features.to(self.matrix.dtype)
+        if self.compression is not None:
+            features = compress(features, self.compression)
+        white = (features - self.mean) @ self.matrix.t()
         length: Tensor = torch.linalg.vector_norm(white, dim=1, keepdim=True)
         scaled: Tensor = white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
         return scaled
@@ -109,6 +150,15 @@ class BlockScaling(nn.Module):
         """As for `FeatureScaling`."""
         shifts = torch.split(shift, self.sizes)
         return BlockScaling([block.before(own, size) for block, own in zip(self.parts, shifts, strict=True)])
+
+    def after(self, compressions: Sequence[float]) -> BlockScaling:
+        """As for `FeatureScaling`, with a number for each block."""
+        return BlockScaling([block.after([own]) for block, own in zip(self.parts, compressions, strict=True)])
+
+    @property
+    def compressed(self) -> bool:
+        """Whether features are compressed; those of either all blocks are, or of none."""
+        return self.parts[0].compressed
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
         """The scaled features."""

@@ -136,7 +136,7 @@ def _add_embedding(to: Writer, features: str) -> None:
 
 
 def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
-    """Features centred, whitened and of one length, block by block if there are several."""
+    """Features compressed, centred, whitened and of one length, block by block if there are several."""
     if isinstance(scaling, BlockScaling):
         blocks, start = [], 0
         for part, factor in zip(scaling.parts, scaling.factors, strict=True):
@@ -145,6 +145,11 @@ def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
             own = _scaled(to, to.node("Slice", features, *ends), part)
             blocks.append(to.node("Mul", own, to.number(factor, np.float32)))
         return to.node("Concat", *blocks, axis=1)
+    if scaling.compression is not None:
+        compression = to.number(float(scaling.compression), np.float32)
+        grown = to.node("Mul", to.node("Abs", features), compression)
+        slow = to.node("Log", to.node("Add", grown, to.number(1.0, np.float32)))
+        features = to.node("Div", to.node("Mul", to.node("Sign", features), slow), compression)
     centred = to.node("Sub", features, to.constant(_array(scaling.mean), np.float32))
     white = to.node("Gemm", centred, to.constant(_array(scaling.matrix), np.float32), transB=1)
     smallest = to.number(float(np.finfo(np.float32).tiny), np.float32)

@@ -57,6 +57,9 @@ class SolverSettings:
     doubt: bool = True
     """Whether a head in closed form may have a doubt; see `PrototypeSettings`."""
 
+    compress: bool = True
+    """Whether the closed form may compress features; see `PrototypeSettings`."""
+
     shrinkage: float | None = None
     """The shrinkage of the closed form; by default chosen on held-out samples."""
 
@@ -123,6 +126,7 @@ class SolvedHead:
         return {
             "covariance": fit.covariance,
             "shrinkage": fit.shrinkage,
+            "compression": fit.strengths.compression,
             "variances": asdict(fit.variances),
             "temperature": fit.temperature,
             # Whole classes that were held out, where each has one photo, say less than photos do.
@@ -304,7 +308,9 @@ def _prototypes(
 
 
 def _prototype_settings(settings: SolverSettings) -> PrototypeSettings:
-    return PrototypeSettings(head=settings.descent.head, shrinkage=settings.shrinkage, doubt=settings.doubt)
+    return PrototypeSettings(
+        head=settings.descent.head, shrinkage=settings.shrinkage, doubt=settings.doubt, compress=settings.compress
+    )
 
 
 def _closed(fit: PrototypeFit) -> SolvedHead:

@@ -112,6 +112,7 @@ class PrototypeStrengths:
         gain: what all scores are multiplied by besides, so that under the doubt those of the usual lead stay.
         unseen_share: that of `score_factors`, for fine labels without samples.
         validated: how many validation samples the sharpness was chosen by.
+        compression: how strongly features are compressed, relative to their size; see compression.py.
     """
 
     covariance: Covariance
@@ -125,6 +126,7 @@ class PrototypeStrengths:
     gain: float = 1.0
     unseen_share: float = 0.0
     validated: int = 0
+    compression: float = 0.0
 
     @property
     def factor(self) -> float:

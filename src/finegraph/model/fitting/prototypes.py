@@ -1,6 +1,7 @@
 """Fit a head in closed form: class means in a whitened space, held together by the label graph.
 
-    z       = scaled features                     whitened by the shrunk covariance, of one length (whitening.py)
+    z       = scaled features                     compressed (compression.py), whitened by the shrunk covariance, of one
+                                                  length (whitening.py)
     z | i   ~ N(mean_i, noise I)                  mean_i = mu_0 + effects of its parents + its own (class_means.py)
     score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness, calibrates the probabilities; with
                                                   many samples means are rescaled to one length (`score_factors`)
@@ -36,6 +37,7 @@ from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, score_factors, solve_effects
 from finegraph.model.fitting.class_sums import ClassSums
+from finegraph.model.fitting.compression import MAX_LABELS, MAX_SAMPLES, compressions_of, likely_compression
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
@@ -70,6 +72,8 @@ class PrototypeSettings:
     doubt: bool = True
     """Whether the head may have a doubt, which held-out samples choose. Where class means depend on numbers it has
     none."""
+    compress: bool = True
+    """Whether features may be compressed before they are whitened; see compression.py."""
 
     def __post_init__(self) -> None:
         if self.head not in ("bipartite", "softmax"):
@@ -246,10 +250,13 @@ def fit_shared_prototypes(
         raise ShapeError(f"block_sizes: expected sizes that add up to {features.shape[1]} features, got {sizes}")
     own = usable_samples(features, targets, graph, sample_weight, sizes, views)
     shared = SharedSamples(own, graph, processes)
+    compression, compressions = _compressions(shared, settings, strengths, processes)
+    if any(compressions):
+        shared = SharedSamples(own, graph, processes, compressions)
     if strengths is None:
         samples, labels, part = shared.selected()
         if processes.first:
-            strengths = _chosen(shared, samples, labels, part, settings, val)
+            strengths = replace(_chosen(shared, samples, labels, part, settings, val), compression=compression)
     # The others go on with what the first one chose: other processors may round otherwise.
     agreed = torch.zeros(2, dtype=torch.float64)
     if strengths is not None:
@@ -264,9 +271,22 @@ def fit_shared_prototypes(
         return None
     sums = replace(shown, sums=axes.to_features(shown.sums), origin=shown.origin.new_zeros(axes.feature_count))
     del shown
-    return _solved(
-        graph, settings, sums, strengths, axes.scaling(shrinkage).before(shared.shift, shared.size), features.dtype
-    )
+    scaling = axes.scaling(shrinkage).before(shared.shift, shared.size).after(compressions)
+    return _solved(graph, settings, sums, strengths, scaling, features.dtype)
+
+
+def _compressions(
+    shared: SharedSamples, settings: PrototypeSettings, strengths: PrototypeStrengths | None, processes: Processes
+) -> tuple[float, list[float]]:
+    """The compression of the features relative to their size, and of each block of them; all 0 for none."""
+    if not settings.compress or (strengths is not None and not strengths.compression):
+        return 0.0, [0.0] * len(shared.own.block_sizes)
+    samples = shared.given(shared.selected(MAX_LABELS, MAX_SAMPLES)[0])
+    relative = likely_compression(samples) if strengths is None else strengths.compression
+    agreed = torch.tensor([relative, *compressions_of(samples, relative)], dtype=torch.float64)
+    processes.copy_first([agreed])
+    relative, *blocks = agreed.tolist()
+    return relative if any(blocks) else 0.0, blocks
 
 
 def _chosen(

@@ -11,11 +11,11 @@ one for the scatter, one for the class means; exchanged are 8 bytes for each fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.errors import TargetError
@@ -25,6 +25,7 @@ from finegraph.model.fitting.descent import graph_of
 from finegraph.model.fitting.labelled_samples import LabelledSamples, without_copies
 from finegraph.model.fitting.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.whitening import Axes, BlockAxes, Covariance, principal_axes
+from finegraph.nn.scaling import compress_blocks
 
 MAX_SELECTION_LABELS = 512
 MAX_SELECTION_SAMPLES = 4096
@@ -36,7 +37,7 @@ _MAX_NUMBERS = 1 << 22
 
 
 class SharedSamples:
-    """The samples of a fit, centred and scaled so that no square overflows or underflows.
+    """The samples of a fit, compressed if asked, centred and scaled so that no square overflows or underflows.
 
     All processes make it, and call its methods, together.
 
@@ -47,24 +48,31 @@ class SharedSamples:
         size: the largest absolute value of all features after that.
     """
 
-    def __init__(self, own: LabelledSamples, graph: LabelGraph, processes: Processes = ONE_PROCESS) -> None:
+    def __init__(
+        self,
+        own: LabelledSamples,
+        graph: LabelGraph,
+        processes: Processes = ONE_PROCESS,
+        compressions: Sequence[float] = (),
+    ) -> None:
         """Count the samples, and find the mean and the size of their features.
 
         Args:
             own: the samples of this process; there may be none.
             graph: the label graph.
             processes: this process among those of the fit.
+            compressions: the compression of each block of features; empty for none.
 
         Raises:
             TargetError: in all processes, if none has a sample.
         """
-        self.own, self.graph, self._processes = own, graph, processes
+        self.own, self.graph, self._processes, self._compressions = own, graph, processes, tuple(compressions)
         features = sum(own.block_sizes)
         self.counts = torch.zeros(len(graph), dtype=torch.float64).index_add_(0, own.targets, own.weight)
         total = torch.zeros(features, dtype=torch.float64)
         ends = torch.full((2 * features,), -torch.inf, dtype=torch.float64)
         for part in self._parts():
-            rows = own.features[part].double()
+            rows = self._compressed(own.features[part].double())
             total += own.weight[part] @ rows
             ends = torch.maximum(ends, torch.cat([rows.amax(dim=0), -rows.amin(dim=0)]))
         self._rows = torch.tensor([len(own) * own.view_count])
@@ -82,9 +90,21 @@ class SharedSamples:
         return (self.counts > 0).nonzero()[:, 0]
 
     def scaled(self, samples: LabelledSamples) -> LabelledSamples:
-        """Some samples, centred and scaled, in float64."""
-        views = None if samples.views is None else (samples.views.double() - self.shift).div_(self.size)
-        return replace(samples, features=(samples.features.double() - self.shift).div_(self.size), views=views)
+        """Some samples, compressed, centred and scaled, in float64."""
+        views = None if samples.views is None else self._scaled(samples.views)
+        return replace(samples, features=self._scaled(samples.features), views=views)
+
+    def given(self, samples: LabelledSamples) -> LabelledSamples:
+        """Scaled samples as they were before, if nothing was compressed."""
+        views = None if samples.views is None else samples.views * self.size + self.shift
+        return replace(samples, features=samples.features * self.size + self.shift, views=views)
+
+    def _scaled(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch feature"]:
+        return (self._compressed(features.double()) - self.shift).div_(self.size)
+
+    def _compressed(self, features: Float[Tensor, "*batch feature"]) -> Float[Tensor, "*batch feature"]:
+        sizes = self.own.block_sizes
+        return compress_blocks(features, sizes, self._compressions) if self._compressions else features
 
     def chunks(self) -> Iterator[LabelledSamples]:
         """The samples of this process, centred and scaled, some at a time."""
@@ -127,7 +147,7 @@ class SharedSamples:
         keys = [torch.zeros(0, dtype=torch.float64)]
         factors = torch.arange(1.0, samples.features.shape[1] + 1.0, dtype=torch.float64).cos()
         for part in self._parts(len(samples)):
-            keys.append((samples.features[part].double() - self.shift).div_(self.size) @ factors)
+            keys.append(self._scaled(samples.features[part]) @ factors)
         order = torch.argsort(torch.cat(keys), stable=True)
         return samples.rows(order[_evenly(samples.targets[order], count)])
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds
+from finegraph.model.fitting.compression import compressed, compressions_of
 from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
@@ -82,13 +83,16 @@ def choose_solver(
     """
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
     usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
-    samples, _, graph = SharedSamples(usable, graph).selected(MAX_CONTEST_LABELS, MAX_CONTEST_SAMPLES)
+    shared = SharedSamples(usable, graph)
+    samples, _, graph = shared.selected(MAX_CONTEST_LABELS, MAX_CONTEST_SAMPLES)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if not folds:
         return SolverChoice(
             solver="prototypes", reason="every class has one sample, so nothing can be held out", log_likelihoods={}
         )
-    ours = held_out_log_probs(samples, graph, strengths, folds)
+    given = shared.given(samples)
+    fitted = compressed(given, compressions_of(given, strengths.compression)) if strengths.compression else samples
+    ours = held_out_log_probs(fitted, graph, strengths, folds)
     scale = FeatureScales.of(samples.features, None).fine
     asked = None if samples.views is None else (samples.views[:, :1] / scale).float()
     scaled = replace(samples, features=(samples.features / scale).float(), views=asked)

@@ -204,7 +204,7 @@ def format_version(design: NetworkDesign, *, statistics: bool) -> int:
     if statistics:
         return 3
     joined = any(PLUS in name for name in (design.network, design.coarse_network or ""))
-    return 2 if joined or design.scaling == "whitened_blocks" else 1
+    return 2 if joined or design.scaling not in (None, "whitened") else 1
 
 
 def mismatches(expected: Mapping[str, Shaped[Tensor, " ..."]], got: Mapping[str, Shaped[Tensor, " ..."]]) -> list[str]:

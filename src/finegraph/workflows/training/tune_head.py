@@ -359,8 +359,9 @@ def solver_settings(settings: TrainSettings, graph: LabelGraph) -> SolverSetting
             kind_weight=settings.kind_weight,
             tolerance=_TOLERANCE,
         ),
-        # A whole network is trained on scores as the layers give them.
+        # A whole network is trained on features and scores as the layers give them.
         doubt=settings.tune != "all",
+        compress=settings.tune != "all",
         descent_only=(*given, *(name for name in ("laplacian", "choose") if getattr(settings, name))),
         grid={name: values for name, values in grid.items() if name not in given} or None,
         scale=True,
