@@ -424,8 +424,10 @@ def test_what_class_means_cannot_use_is_refused():
     features, names, _, _ = digits(2)
     with pytest.raises(InputError, match="solver: expected 'auto', 'descent' or 'prototypes', got 'lbfgs'"):
         BipartiteClassifier(DIGITS, solver="lbfgs").fit(features, names)
-    with pytest.raises(InputError, match="l2, cv: no effect with solver='prototypes'; use solver='descent', or leave"):
-        BipartiteClassifier(DIGITS, solver="prototypes", l2=0.1, cv=5).fit(features, names)
+    with pytest.raises(
+        InputError, match="l2, tolerance: no effect with solver='prototypes'; use solver='descent', or leave"
+    ):
+        BipartiteClassifier(DIGITS, solver="prototypes", l2=0.1, tolerance=0.1).fit(features, names)
     with pytest.raises(InputError, match=r"kind_targets: labels seen on samples, .* leave out loop, or use"):
         BipartiteClassifier(DIGITS, solver="prototypes").fit(
             features, names, kind_targets={"loop": ["yes"] * len(names)}

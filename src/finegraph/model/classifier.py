@@ -69,8 +69,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head: `"bipartite"`, or `"softmax"` for the baseline.
         solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
             each class: everything is chosen by the data, and probabilities come out calibrated. It refuses `l2`,
-            `coarse_ratio`, `laplacian`, `kind_weight`, `cv`, `grid`, `max_iter` and `tolerance`, which mean nothing to
-            it, and scales features by itself, whatever `standardize` says.
+            `coarse_ratio`, `laplacian`, `kind_weight`, `grid`, `max_iter` and `tolerance`, which mean nothing to it, and
+            makes nothing of `cv` and `standardize`.
             `"auto"` takes the one under which held-out samples are more likely, both on standardised features; and
             descent where another of these is set or `kind_targets` are given.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
@@ -200,10 +200,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How the head is fitted."""
         of_descent = tuple(name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value))
         if self.solver == "prototypes":
-            if of_descent:
+            idle = [name for name in of_descent if name != "cv"]  # tools of scikit-learn set `cv` wherever there is one
+            if idle:
                 raise InputError(
-                    f"{', '.join(of_descent)}: no effect with solver='prototypes'; use solver='descent', or leave it "
-                    "out"
+                    f"{', '.join(idle)}: no effect with solver='prototypes'; use solver='descent', or leave it out"
                 )
             return SolverSettings(solver=self.solver, descent=FitSettings(head=self.head))
         given = FitSettings(

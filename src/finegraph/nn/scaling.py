@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 
 
-def compress(features: Float[Tensor, "*batch feature"], compression: float | Tensor) -> Float[Tensor, "*batch feature"]:
+def compress(
+    features: Float[Tensor, "*batch feature"], compression: float | Float[Tensor, ""]
+) -> Float[Tensor, "*batch feature"]:
     """sign(x) log(1 + c |x|) / c: features near 0 as they are, large ones reduced.
 
     Args:

@@ -90,7 +90,7 @@ def _root_mean_square(features: Float[Tensor, "batch feature"]) -> float:
     return largest * math.sqrt(float((features.double() / largest).square().mean())) if largest else 0.0
 
 
-def _varying(features: Float[Tensor, "batch feature"], place: Int[Tensor, " batch"]) -> Float[Tensor, "batch feature"]:
+def _varying(features: Float[Tensor, "batch feature"], place: Int[Tensor, " batch"]) -> Float[Tensor, "batch _"]:
     """The features that vary within classes."""
     return features[:, _variances(features, place) > 0.0]
 
