@@ -69,8 +69,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head: `"bipartite"`, or `"softmax"` for the baseline.
         solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
             each class: everything is chosen by the data, and probabilities come out calibrated. It refuses `l2`,
-            `coarse_ratio`, `laplacian`, `kind_weight`, `grid`, `max_iter` and `tolerance`, which mean nothing to it, and
-            makes nothing of `cv` and `standardize`.
+            `coarse_ratio`, `laplacian`, `kind_weight`, `grid`, `max_iter` and `tolerance`, which mean nothing to it,
+            and makes nothing of `cv` and `standardize`.
             `"auto"` takes the one under which held-out samples are more likely, both on standardised features; and
             descent where another of these is set or `kind_targets` are given.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
