@@ -293,7 +293,7 @@ def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
     assert result.strengths["variances"]["kinds"].keys() <= {"colour"}
     assert result.worth.kinds.keys() == result.strengths["variances"]["kinds"].keys()
     model = fg.load(tmp_path / "run")
-    assert model.network.design.scaling == "whitened"
+    assert model.network.design.scaling == "compressed"
     photo = manifest.parent / f"{next(iter(tiny.CLASSES)).replace(' ', '-')}-0.png"
     assert sum(answer.probability for answer in model.predict(photo, top=99).top) == pytest.approx(1.0)
     colour = next(iter(tiny.CLASSES.values()))
