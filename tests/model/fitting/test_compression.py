@@ -53,8 +53,8 @@ def test_what_was_compressed_a_little_is_likely_to_be_a_little():
 def test_features_that_do_not_vary_within_classes_say_nothing():
     normal, targets = photos(4)
     more = torch.cat([normal.exp(), torch.ones(48, 3), targets[:, None].double()], dim=1)
-    assert likely_compression(samples(more, targets), GRAPH) == MAX_COMPRESSION
-    assert likely_compression(samples(more[:, 20:], targets), GRAPH) == 0.0
+    assert likely_compression(samples(more, targets)) == MAX_COMPRESSION
+    assert likely_compression(samples(more[:, 20:], targets)) == 0.0
 
 
 def test_with_one_photo_of_each_class_nothing_is_compressed():
