@@ -66,6 +66,19 @@ def test_several_processes_fit_what_one_fits(monkeypatch, size, counts):
     compare(alone, first, 1e-6)
 
 
+def test_skewed_features_are_compressed_alike():
+    graph = graph_of()
+    x, y = photos(graph, [4] * 20)
+    x = (x - 5.0).exp()
+    alone = fit_prototypes(x, y, graph)
+
+    def work(rank):
+        return fit_shared_prototypes(x[rank.rank :: 3], y[rank.rank :: 3], graph, processes=rank)
+
+    compare(alone, ThreadRanks(3).run(work)[0], 1e-6)
+    assert alone.scaling.compressed
+
+
 def test_views_blocks_and_weights_are_shared_out_too(monkeypatch):
     monkeypatch.setattr(shared_samples, "MAX_SELECTION_LABELS", 9)
     graph = graph_of()
