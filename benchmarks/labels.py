@@ -234,7 +234,10 @@ class Bench:
         label = graph.labels("mixed")[0]
         asked: dict[str, Callable[[fg.Posterior], object]] = {
             "top(5), with a number": lambda p: p.top(5),
-            "value of the number": lambda p: p.value("price"),
+            "mean and spread of the number": lambda p: (lambda value: (value.mean, value.spread))(p.value("price")),
+            "median of the number": lambda p: p.value("price").quantile(0.5),
+            "shortest interval of the number": lambda p: p.value("price").interval(0.9),
+            "probability of a range of the number": lambda p: p.value("price").probability("10..15"),
             "log_probs of the mixed kind": lambda p: p.log_probs("mixed"),
             "answer, with a number": lambda p: p.answer(),
             "questions, with a number": lambda p: p.questions(),

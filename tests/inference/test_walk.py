@@ -101,7 +101,7 @@ def test_the_walk_meets_all_implementations(calls):
         for step in ("joint_scores", "set_probs", "target_probs", "gradient", "coarse_gradient", "log_shares"):
             inherited = step == "log_shares" and implementation != "WeightSums"
             assert f"{'GroupShares' if inherited else implementation}.{step}" in functions
-    assert {"_add_in_log_space", "reading_terms", "reading_terms_in_log_space"} <= functions
+    assert {"_add_in_log_space", "reading_terms", "read_number"} <= functions
 
 
 def test_a_loss_is_at_most_eight_functions_deep(calls):

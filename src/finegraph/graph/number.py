@@ -144,6 +144,11 @@ class Number:
         return values, spreads
 
     @cached_property
+    def distinct(self) -> Float[FloatArray, " place"]:
+        """The different known values, in rising order."""
+        return np.unique(self.values[self.known])
+
+    @cached_property
     def resolution(self) -> float:
         """The smallest meaningful inner spread: about half the smallest step between different values."""
         steps = np.diff(np.unique(self.standardised[0][self.known]))

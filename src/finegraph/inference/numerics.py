@@ -15,6 +15,7 @@ exact, have no branch on values, and are easy to export.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -127,6 +128,15 @@ def cached_parts(rows: int, size: int) -> list[slice]:
     """
     step = rows if torch.compiler.is_compiling() else max(1, _CACHED // max(size, 1))
     return [slice(start, start + step) for start in range(0, rows, max(step, 1))]
+
+
+def largest_size(values: Float[Tensor, "*shape"]) -> float:
+    """The largest absolute value; infinite if a value is NaN."""
+    if not values.numel():
+        return 0.0
+    low, high = torch.aminmax(values)
+    largest = max(-low.item(), high.item())
+    return largest if largest == largest else math.inf  # NaN differs from itself
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:

@@ -180,17 +180,21 @@ class Posterior:
         return JointScores(self.tensors.joint_scores(*self.scores_with_evidence()))
 
     def scores_with_evidence(
-        self,
+        self, numbers: bool = True
     ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch coarse"] | None]:
-        """The fine scores with the terms of numbers and evidence, and the coarse ones with evidence; None if all 0."""
-        return self._fine_with_evidence(), self._coarse_with_evidence()
+        """The fine scores with the terms of numbers and evidence, and the coarse ones with evidence; None if all 0.
 
-    def _fine_with_evidence(self) -> Float[Tensor, "batch fine"]:
+        Args:
+            numbers: whether to add the terms of numbers.
+        """
+        return self._fine_with_evidence(numbers), self._coarse_with_evidence()
+
+    def _fine_with_evidence(self, numbers: bool) -> Float[Tensor, "batch fine"]:
         scores = self.fine_scores
         if self.evidence is not None:
             scores = at_least_float32(scores)
             scores = scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
-        if self.number_scores is None and self.number_evidence is None:
+        if not numbers or (self.number_scores is None and self.number_evidence is None):
             return scores
         return add_number_terms(self.tensors.numbers, scores, self.number_scores, self.number_evidence)
 

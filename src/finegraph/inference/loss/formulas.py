@@ -7,9 +7,9 @@
     (6)  dL/ds_i     =  (w_0 + sum_j w_j) p_i - w_0 [i = y] - sum_j w_j p_i r^j[i, t_j] / p^j[t_j]
     (7)  dL/df^j_c   =  sum_i r^j[i, c] dL/ds_i + w_j (sum_i p_i r^j[i, t_j] r^j[i, c] / p^j[t_j] - [c = t_j])
 
-Numbers add terms of their own between (3) and (4), by formulas (n3) to (n6) of `numbers/readings.py`. A batch costs a
-few times as much as plain cross-entropy and needs two matrices of its size. If a probability underflows, its terms in
-(4) to (7) are computed in log space; nothing is clamped.
+Numbers add a term to (2), by (n1) of `numbers/potential.py`, and one to (4) to (6), by (n3) to (n6) of
+`numbers/readings.py`. A batch costs a few times as much as plain cross-entropy and needs two matrices of its size. If a
+probability underflows, its terms in (4) to (7) are computed in log space; nothing is clamped.
 
 For torch this is a differentiable function, in eager mode and inside compiled programs. The gradients are computed
 together with the loss; the backward pass only scales them. A batch far larger than the processor's caches is processed
@@ -24,12 +24,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from finegraph.inference.numbers.readings import (
-    Readings,
-    ReadingTerms,
-    reading_terms,
-    reading_terms_in_log_space,
-)
+from finegraph.inference.numbers.potential import added_terms, score_gradient
+from finegraph.inference.numbers.readings import Readings, read_number, reading_terms
 from finegraph.inference.numerics import MAX_TOGETHER, at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
 from finegraph.inference.sums.interface import GraphSums, LogSpaceSums
@@ -44,12 +40,14 @@ class LossOptions(NamedTuple):
         scale: a factor for a total loss and for all gradients; 1 over the number of samples for a mean.
         gradient: whether to compute the gradient for the fine scores.
         coarse_gradient: whether to compute the gradient for the coarse scores too.
+        number_gradient: whether to compute the gradient for the scores of numbers too.
     """
 
     total: bool = False
     scale: float | Float[Tensor, ""] = 1.0
     gradient: bool = True
     coarse_gradient: bool = True
+    number_gradient: bool = True
 
 
 class Gradients(NamedTuple):
@@ -58,8 +56,7 @@ class Gradients(NamedTuple):
     Attributes:
         fine: for the fine scores; None if not requested.
         coarse: for the coarse scores; None if not requested.
-        numbers: for the scores of numbers, only the part that does not pass through the joint scores; None if that
-            is zero.
+        numbers: for the scores of numbers; None if not requested.
     """
 
     fine: Float[Tensor, "batch fine"] | None = None
@@ -89,23 +86,33 @@ def loss_and_gradients(
 
     Args:
         sums: the sums over the graph, for the coarse scores of the batch.
-        fine: the fine scores with the terms of numbers, in float32 or wider.
+        fine: the fine scores, in float32 or wider.
         targets: the observed labels.
         options: what to compute.
-        readings: the observed values; None if there are no terms of numbers.
+        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
         memory: tensors that the gradients may be written to; each may be None.
     """
     scale, dtype = options.scale, sums.dtype
-    joint = sums.joint_scores(fine, memory.fine)  # (2)
+    joint, added = sums.joint_scores(fine, memory.fine), None  # (2)
+    if readings is not None and readings.scores is not None:
+        out = None if joint is fine else joint
+        added = added_terms(
+            readings.table, readings.scores, readings.evidence, joint, out, options.number_gradient
+        )  # (n1)
+        joint = added.total
     # The probabilities overwrite the joint scores, unless these are the caller's tensor.
     fine_probs = torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint)  # (3)
     read = None
     if readings is not None:
-        read = reading_terms(readings, fine_probs, sums.smallest, scale, options.gradient)  # (n3) to (n6)
+        moments = None if added is None else added.moments
+        read = reading_terms(readings, fine_probs, moments, options.number_gradient)  # (n3)
     sums.set_probs(fine_probs, targets)
+    probs, weight, underflow = sums.target_probs(), targets.weight, None  # (4)
+    count = probs.shape[1]
     del joint, fine_probs
-    probs = sums.target_probs()  # (4)
-    weight, underflow = targets.weight, None
+    if readings is not None and read is not None:
+        probs = _append(probs, read.probs)
+        weight = _with_weights_of_numbers(weight, readings, probs)
     if weight is not None and not bool((weight > 0).all()):
         # Labels that were not observed have weight 0. They must not count as underflow, nor give 0 * log 0.
         probs = torch.where(weight > 0, probs, 1.0)
@@ -119,77 +126,85 @@ def loss_and_gradients(
     logs = probs.log() if kept is None else probs.log().mul_(kept)
     loss = logs.sum().mul_(-scale) if options.total and underflow is None else logs.sum(dim=1).neg_()  # (5)
     del logs
-    grad, coarse_grad = None, None
+    gradients = Gradients()
     if options.gradient:
         prob_grads = probs.reciprocal_().mul_(-scale)
-        grad = sums.gradient(prob_grads if kept is None else prob_grads.mul_(kept), weight, scale)  # (6)
+        prob_grads = prob_grads if kept is None else prob_grads.mul_(kept)
+        factors = None
+        if readings is not None and read is not None:
+            own = prob_grads[:, count:].to(read.likelihood.dtype).contiguous()
+            factors = read.factors(own).add_(readings.total_weight * scale)  # (n5)
+            gradients = gradients._replace(numbers=read.score_gradient(own))  # (n6)
+        # (6)
+        gradients = gradients._replace(fine=sums.gradient(prob_grads[:, :count], targets.weight, scale, factors))
     if underflow is not None and weight is not None:
-        _add_in_log_space(sums, fine, targets, weight, underflow, scale, loss, grad)
+        _add_in_log_space(sums, fine, targets, readings, weight, underflow, scale, loss, gradients)
         loss = loss.sum() * scale if options.total else loss
-    number_grad = None
-    if readings is not None and read is not None:
-        number_terms = _number_terms(sums, fine, readings, read, scale)
-        loss = loss + (number_terms.loss.sum() * scale if options.total else number_terms.loss).to(loss.dtype)
-        number_grad = number_terms.gradients.numbers
-        if grad is not None and number_terms.gradients.fine is not None:
-            grad.add_(number_terms.gradients.fine)
+    grad, numbers = gradients.fine, gradients.numbers
     if grad is not None and options.coarse_gradient:
-        coarse_grad = sums.coarse_gradient(grad, underflow is None and read is None, memory.coarse)  # (7)
-    return LossAndGradients(loss.to(dtype), Gradients(grad, coarse_grad, number_grad))
+        coarse_grad = sums.coarse_gradient(grad, underflow is None, memory.coarse)  # (7)
+        gradients = gradients._replace(coarse=coarse_grad)
+    if grad is not None and readings is not None and added is not None and options.number_gradient:
+        assert readings.scores is not None
+        through_scores = score_gradient(
+            readings.table, readings.scores, readings.evidence, grad, added.quick, added.moments
+        )
+        gradients = gradients._replace(numbers=through_scores if numbers is None else through_scores.add_(numbers))
+    return LossAndGradients(loss.to(dtype), gradients)
 
 
-def _number_terms(
-    sums: GraphSums,
-    fine: Float[Tensor, "batch fine"],
-    readings: Readings,
-    read: ReadingTerms,
-    scale: float | Float[Tensor, ""],
-) -> LossAndGradients:
-    """The terms of numbers for each sample; those whose probabilities underflowed are computed in log space.
+def _append(probs: Float[Tensor, "batch term"], more: Float[Tensor, "batch number"]) -> Float[Tensor, "batch _"]:
+    """Both side by side, in the layout of the first: sums by rows leave one row per term."""
+    if probs.stride(0) < probs.stride(1):
+        return torch.cat([probs.t(), more.t()]).t()
+    return torch.cat([probs, more], dim=1)
 
-    Args:
-        sums: the sums over the graph.
-        fine: the fine scores with the terms of numbers.
-        readings: the observed values.
-        read: the terms of the readings.
-        scale: the factor of all gradients.
-    """
-    weight, probs, grad, score_grad = readings.weight.to(read.probs.dtype), read.probs, read.grad, read.score_grad
-    underflow = None
-    if probs.numel() and probs.amin().item() < sums.smallest:
-        underflow = (probs < sums.smallest) & (weight > 0)
-        probs = probs.masked_fill(probs < sums.smallest, 1.0)
-    loss = probs.log().mul_(weight).sum(dim=1).neg_()  # (n4)
-    if underflow is not None:
-        for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, MAX_TOGETHER // fine.shape[1])):
-            joint = sums.of_samples(sample).joint_scores(fine[sample])
-            log_probs = torch.log_softmax(joint.double(), dim=1)
-            log_space_loss, log_space_grad, numbers = reading_terms_in_log_space(
-                readings.part(sample), log_probs, underflow[sample], scale
-            )
-            loss.index_add_(0, sample, log_space_loss.to(loss.dtype))
-            if grad is not None:
-                grad.index_add_(0, sample, log_space_grad.to(grad.dtype))
-            if score_grad is not None:
-                score_grad.index_add_(0, sample, numbers)
-    return LossAndGradients(loss, Gradients(grad, None, score_grad))
+
+def _with_weights_of_numbers(
+    weight: Float[Tensor, "_ term"] | None, readings: Readings, probs: Float[Tensor, "batch _"]
+) -> Float[Tensor, "_ _"] | None:
+    """The weights of the targets and then of numbers; None if all are 1."""
+    own, count = readings.weight, len(readings.table)
+    if weight is None and own is None:
+        return None
+    weight = probs.new_ones(1, probs.shape[1] - count) if weight is None else weight
+    own = probs.new_ones(1, count) if own is None else own.to(weight.dtype)
+    rows = max(len(weight), len(own))
+    return torch.cat([weight.expand(rows, -1), own.expand(rows, -1)], dim=1)
 
 
 def _add_in_log_space(
     sums: GraphSums,
     fine: Float[Tensor, "batch fine"],
     targets: Targets,
-    weight: Float[Tensor, "batch term"],
-    underflow: Bool[Tensor, "batch term"],
+    readings: Readings | None,
+    weight: Float[Tensor, "batch _"],
+    underflow: Bool[Tensor, "batch _"],
     scale: float | Float[Tensor, ""],
     loss: Float[Tensor, " batch"],
-    grad: Float[Tensor, "batch fine"] | None,
+    gradients: Gradients,
 ) -> None:
-    """Add the terms of targets whose probabilities underflowed, for some samples after the other."""
+    """Add the terms of targets and numbers whose probabilities underflowed, for some samples after the other."""
     for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, MAX_TOGETHER // fine.shape[1])):
-        joint = sums.of_samples(sample).joint_scores(fine[sample])
+        joint, own = sums.of_samples(sample).joint_scores(fine[sample]), None
+        if readings is not None:
+            own = readings.part(sample)
+            if own.scores is not None:
+                joint = added_terms(own.table, own.scores, own.evidence, joint).total
         log_probs = torch.log_softmax(joint.double(), dim=1)
-        add_terms_in_log_space(sums, sample, log_probs, targets, weight, underflow, scale, loss, grad)
+        add_terms_in_log_space(
+            sums,
+            sample,
+            log_probs,
+            targets,
+            weight,
+            underflow,
+            scale,
+            loss,
+            gradients.fine,
+            readings,
+            gradients.numbers,
+        )
 
 
 def add_terms_in_log_space(
@@ -197,29 +212,39 @@ def add_terms_in_log_space(
     sample: Int[Tensor, " sample"],
     log_probs: Float[Tensor, "sample fine"],
     targets: Targets,
-    weight: Float[Tensor, "batch term"],
-    underflow: Bool[Tensor, "batch term"],
+    weight: Float[Tensor, "batch _"],
+    underflow: Bool[Tensor, "batch _"],
     scale: float | Float[Tensor, ""],
     loss: Float[Tensor, " batch"],
     grad: Float[Tensor, "batch fine"] | None,
+    readings: Readings | None = None,
+    number_grad: Float[Tensor, "batch number 2"] | None = None,
 ) -> None:
-    """Add the terms of targets whose probabilities underflowed to the loss and to the gradients.
+    """Add the terms of targets and numbers whose probabilities underflowed to the loss and to the gradients.
 
     Args:
         sums: the sums over the graph.
         sample: some of the samples in which a probability underflowed.
         log_probs: their log probabilities, in float64.
         targets: the observed labels.
-        weight: the weights of the fine label and of each target.
+        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
+        weight: the weights of the fine label, of each target and of each number.
         underflow: which of these underflowed.
         scale: the factor of all gradients.
         loss: the loss of each sample, changed in place.
         grad: the gradient for the joint scores, changed in place; None if not requested.
+        number_grad: the gradient for the scores of numbers, changed in place; None if it is 0 or not requested.
     """
+    first_number = 1 + targets.column.shape[1]
     for term in underflow[sample].any(dim=0).nonzero().squeeze(1).tolist():
         own = underflow[sample, term].nonzero().squeeze(1)
         rows, factor = sample[own], weight[sample[own], term].double()
-        log_r = _log_one_hot(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
+        read = None
+        if readings is not None and term >= first_number:
+            read = read_number(readings.part(rows), readings.table.numbers[term - first_number])
+            log_r = read.fine_log_likelihood()
+        else:
+            log_r = _log_one_hot(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
         log_terms = log_probs[own] + log_r
         log_prob = sums.log_sum(log_terms)
         loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
@@ -229,8 +254,11 @@ def add_terms_in_log_space(
         share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
         share.mul_((factor * scale).unsqueeze(1))
         grad.index_add_(0, rows, -share.to(grad.dtype))
-        if term > 0:
+        if 0 < term < first_number:
             sums.add_shares(rows, term - 1, share)
+        elif read is not None and number_grad is not None:
+            changes = read.changes(share) * share.new_tensor([-1.0, 0.5])
+            number_grad[:, read.number.place].index_add_(0, rows, changes.to(number_grad.dtype))
 
 
 def _log_one_hot(label: Int[Tensor, " sample"], like: Float[Tensor, "_ fine"]) -> Float[Tensor, "sample fine"]:
@@ -254,13 +282,15 @@ def batch_loss(
 
     Args:
         tables: the tables of the sums over the graph.
-        fine: the fine scores with the terms of numbers.
+        fine: the fine scores.
         coarse: the coarse scores; None if all are 0, as in softmax.
         targets: the observed labels.
         options: what to compute.
-        readings: the observed values; None if there are no terms of numbers.
+        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
     """
     fine, coarse = at_least_float32(fine), None if coarse is None else at_least_float32(coarse)
+    if readings is not None and readings.scores is not None:
+        readings = readings._replace(scores=at_least_float32(readings.scores))
     batch, dtype = len(fine), tables.dtype_of(fine, coarse)
     max_samples = tables.max_samples(coarse is not None, dtype)
     with without_autocast(fine.device):
@@ -363,7 +393,10 @@ def compiled_loss(
     """The loss inside a compiled program: per sample, or summed and divided by `divisor`."""
     ones = fine.new_ones(len(fine), 1 + targets.column.shape[1], dtype=tensors.by_groups.dtype_of(fine, coarse))
     weight = ones if targets.weight is None else targets.weight * ones
-    read = (None,) * 4 if readings is None else (readings.value, readings.weight, readings.scores, readings.evidence)
+    read: tuple[Tensor | None, ...] = (None,) * 4
+    if readings is not None:
+        read_weight = fine.new_ones(1, len(readings.table)) if readings.weight is None else readings.weight
+        read = readings.value, read_weight, readings.scores, readings.evidence
     loss: Tensor = _loss_operator(fine, coarse, targets.fine, targets.column, weight, *read, tensors.key)[0]
     return loss if divisor is None else loss.sum() / divisor
 
@@ -393,7 +426,7 @@ def _loss_operator(
     readings = None
     if read_weight is not None:
         readings = Readings(tensors.numbers, target, read, read_weight, numbers, evidence)
-    options = LossOptions(coarse_gradient=coarse is not None)
+    options = LossOptions(coarse_gradient=coarse is not None, number_gradient=numbers is not None)
     loss, gradients = batch_loss(tables, fine, coarse, targets, options, readings)
     assert gradients.fine is not None
     # An operator must return tensors, so an empty one stands for a gradient that does not exist.

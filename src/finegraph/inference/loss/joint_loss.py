@@ -79,10 +79,11 @@ def joint_loss(
     measured = measured_values(tensors.numbers, kind_targets, len(posterior))
     check_number_scores(tensors.numbers, posterior.number_scores)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
-    fine, coarse = posterior.scores_with_evidence()
     if target is not None and target.dtype == torch.bool:
-        log_probs = torch.log_softmax(tensors.joint_scores(fine, coarse), dim=1)
+        log_probs = torch.log_softmax(tensors.joint_scores(*posterior.scores_with_evidence()), dim=1)
         return _set_loss(posterior, log_probs, target, kind_targets, measured, weights, reduction, ignore_index)
+    reads = bool(graph.numbers) and (weights is None or any(weights[len(graph.kinds) :]))
+    fine, coarse = posterior.scores_with_evidence(numbers=not reads)
     tables = tensors.tables_for(coarse)
     batch, dtype = len(posterior), tables.dtype_of(fine, coarse)
     if target is None:
@@ -90,19 +91,27 @@ def joint_loss(
     targets, observed = batch_targets(
         graph, tensors.kinds, tables.targets, target, kind_targets, weights, ignore_index, batch, dtype
     )
-    number_weights = None if weights is None else weights[len(graph.kinds) :]
-    readings = readings_of(tensors.numbers, targets.fine, target != ignore_index, measured, number_weights)
+    readings = None
+    if reads:
+        number_weights = None if weights is None else weights[len(graph.kinds) :]
+        known = None if observed is None else target != ignore_index
+        readings = readings_of(tensors.numbers, targets.fine, known, measured, number_weights)
     if readings is not None:
-        readings = readings._replace(scores=posterior.number_scores, evidence=posterior.number_evidence)
+        scores, evidence = posterior.number_scores, posterior.number_evidence
+        if scores is None and evidence is not None:
+            scores = posterior.fine_scores.new_zeros(batch, len(tensors.numbers), 2)
+        readings = readings._replace(scores=scores, evidence=evidence)
     if observed is not None and measured is not None:
         observed = observed | ~measured.isnan().all(dim=1)
     divisor = divisor_of(reduction, batch, observed, dtype)
     if torch.compiler.is_compiling():
         return compiled_loss(tensors, fine, coarse, targets, divisor, readings)
     needs_coarse = torch.is_grad_enabled() and coarse is not None and coarse.requires_grad
-    needs_any = needs_coarse or (torch.is_grad_enabled() and fine.requires_grad)
+    scores = None if readings is None else readings.scores
+    needs_numbers = torch.is_grad_enabled() and scores is not None and scores.requires_grad
+    needs_any = needs_coarse or needs_numbers or (torch.is_grad_enabled() and fine.requires_grad)
     scale = 1.0 if divisor is None else 1.0 / divisor
-    options = LossOptions(divisor is not None, scale, gradient=needs_any, coarse_gradient=needs_coarse)
+    options = LossOptions(divisor is not None, scale, needs_any, needs_coarse, needs_numbers)
     with torch.no_grad():
         computed = batch_loss(tables, fine, coarse, targets, options, readings)
     return with_gradients(computed, tables, fine, coarse, targets, options, readings) if needs_any else computed.loss

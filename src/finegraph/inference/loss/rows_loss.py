@@ -27,12 +27,13 @@ from finegraph.inference.numbers.potential import NumberScores
 from finegraph.inference.numbers.readings import Readings, check_number_scores, measured_values, readings_of
 from finegraph.inference.numerics import (
     at_least_float32,
+    largest_size,
     refuse_second_derivatives,
     shared_constants,
     without_autocast,
 )
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
-from finegraph.inference.sums.interface import MANY_KINDS, float32_suffices, largest_size, min_probability
+from finegraph.inference.sums.interface import MANY_KINDS, float32_suffices, min_probability
 from finegraph.inference.sums.label_rows import LabelRows, LabelSums, joint_score_chunks
 from finegraph.inference.sums.targets import (
     KindWeights,
@@ -332,6 +333,7 @@ def _loss_and_sums(
     total, target_sums = all_sums[:, :1], all_sums[:, 1:]
     weight = task.weight.double().expand(len(target_sums), -1)
     if task.readings is not None and sums.has_readings:
+        assert task.readings.weight is not None  # a mask of observed labels was given
         weight = torch.cat([weight, task.readings.weight.double()], dim=1)
     probs = torch.where(weight > 0, target_sums / total, 1.0)
     underflow = probs < min_probability(sums.dtype)

@@ -71,12 +71,20 @@ class MixtureSearch:
         high: Float[Tensor, "batch 1"] | None,
     ) -> MixtureSearch:
         """Drop negligible components and sort the others; arguments are as the attributes, but with the variance."""
-        sorted_weights, order = weights.sort(dim=1, descending=True)
-        rest = sorted_weights.flip(1).cumsum(dim=1).flip(1)
-        kept = max(1, int((rest > _NEGLIGIBLE).sum(dim=1).max())) if len(weights) else 1
-        chosen = order[:, :kept]
-        order = chosen.gather(1, mean.gather(1, chosen).argsort(dim=1))
-        weights, mean, variance = (values.gather(1, order) for values in (weights, mean, variance))
+        if len(weights) == 1:
+            # Sorting many components takes longer than all the rest, so what is in order already is not sorted.
+            possible = (weights[0] > _NEGLIGIBLE / max(1, weights.shape[1])).nonzero().squeeze(1)
+            if 0 < len(possible) < weights.shape[1]:
+                weights, mean, variance = (values.index_select(1, possible) for values in (weights, mean, variance))
+            order = None if bool((mean[:, 1:] >= mean[:, :-1]).all()) else mean.argsort(dim=1)
+        else:
+            sorted_weights, order = weights.sort(dim=1, descending=True)
+            rest = sorted_weights.flip(1).cumsum(dim=1).flip(1)
+            kept = max(1, int((rest > _NEGLIGIBLE).sum(dim=1).max())) if len(weights) else 1
+            chosen = order[:, :kept]
+            order = chosen.gather(1, mean.gather(1, chosen).argsort(dim=1))
+        if order is not None:
+            weights, mean, variance = (values.gather(1, order) for values in (weights, mean, variance))
         return cls(weights / weights.sum(dim=1, keepdim=True), mean, variance.sqrt(), low, high)
 
     @property

@@ -66,10 +66,12 @@ def interval_log_prob(
 ) -> Float[Tensor, "_ component"]:
     """The log probability that normal variables are in an interval, ends included; variance 0 is a point."""
     point = variance == 0
+    at_point = torch.where((low <= mean) & (mean <= high), 0.0, -torch.inf).to(mean.dtype)
+    if not torch.compiler.is_compiling() and bool(point.all()):
+        return at_point
     deviation = torch.where(point, 1.0, variance).sqrt()
     inside = log_interval((low - mean) / deviation, (high - mean) / deviation, (high - low) / deviation)
-    at_point = torch.where((low <= mean) & (mean <= high), 0.0, -torch.inf)
-    return torch.where(point, at_point.to(mean.dtype), inside)
+    return torch.where(point, at_point, inside)
 
 
 def cut_moments(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.errors import unknown_name
@@ -100,6 +100,7 @@ class NumberTable(Constants):
         largest_variance: the largest variance of an inner value.
         largest: the largest term that numbers can add to a joint score, for scores of at most 1.
         known: 1 for each fine label and number whose value is known, else 0.
+        all_known: whether all values are known.
         design: for numbers that consist of points, the factors v and - v^2 / 2 of the two scores, number after number.
     """
 
@@ -114,6 +115,7 @@ class NumberTable(Constants):
         design = [np.zeros((0, len(graph))), *(np.stack([row, -0.5 * row * row]) for row in rows)]
         known = [np.zeros((len(graph), 0)), *(each.number.known[:, None] for each in self.numbers)]
         self.store_arrays({"design": np.concatenate(design), "known": np.concatenate(known, axis=1)})
+        self.all_known = bool(self.known.all())
         self.largest = float(np.abs(self.design.numpy()).sum(axis=0).max(initial=0.0))
         self.spread = [each.place for each in self.numbers if not each.points]
         standardised = [each.number.standardised for each in self.numbers]
@@ -152,6 +154,24 @@ class NumberTable(Constants):
     def _values(self) -> Float[Tensor, "number 2 fine"]:
         pairs = [torch.stack([each.value[each.component], each.variance[each.component]]) for each in self.numbers]
         return torch.stack(pairs)
+
+    def of_places(
+        self, table: Shaped[Tensor, "batch number *shape"], places: Sequence[int]
+    ) -> Shaped[Tensor, "batch _ *shape"]:
+        """The columns of some numbers, in rising order; the table itself if these are all."""
+        return table if len(places) == len(self) else table[:, list(places)]
+
+    def own_readings(
+        self, dtype: torch.dtype, fine: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch number"], Float[Tensor, "batch number"]]:
+        """The values of fine labels, as the loss reads them, and the variances of their errors."""
+        value, variance = self._cached("own readings", dtype, self._own_readings).index_select(1, fine)
+        return value, variance
+
+    def _own_readings(self) -> Float[Tensor, "2 fine number"]:
+        values = torch.stack([each.value[each.component] for each in self.numbers], dim=1)
+        variances = torch.stack([each.reading_variance[each.component] for each in self.numbers], dim=1)
+        return torch.stack([values, variances])
 
     @property
     def has_reading_table(self) -> bool:

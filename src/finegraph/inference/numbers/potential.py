@@ -17,6 +17,7 @@ Cost: linear in the components. A number with exact values takes two columns of 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -30,12 +31,16 @@ from finegraph.inference.numerics import (
     TILE,
     at_least_float32,
     cached_parts,
+    largest_size,
     refuse_second_derivatives,
     whole_tiles,
 )
 
 _MAX_ERROR = 1e-5
 """The estimated error up to which a plain float32 sum is used."""
+_ROUNDING = torch.finfo(torch.float32).eps
+_MAX_LOG_GAIN = 60.0
+"""The largest logarithm of a product of gains in float32."""
 
 NumberScores = Float[Tensor, "batch number 2"]
 """The pull and the precision of each number."""
@@ -170,75 +175,220 @@ def evidence_log_likelihood(
     return total
 
 
-def _float32_suffices(fine: Tensor, scores: Tensor, table: NumberTable) -> bool:
-    """Whether a plain float32 sum is precise enough, and no row depends on the batch size."""
-    if torch.compiler.is_compiling() or not fine.dtype == scores.dtype == torch.float32:
+class Moments(NamedTuple):
+    """The mean and variance of v given each fine label, for numbers with spreads, in float32 and without evidence."""
+
+    mean: Float[Tensor, "batch number fine"]
+    variance: Float[Tensor, "batch number fine"]
+
+    def part(self, samples: slice) -> Moments:
+        """The moments of some of the samples, in the same memory."""
+        return Moments(self.mean[samples], self.variance[samples])
+
+
+class AddedTerms(NamedTuple):
+    """Scores with the terms of numbers, and what their gradient needs.
+
+    Attributes:
+        total: the scores with the terms, up to a constant per sample.
+        quick: whether plain float32 sums are precise enough.
+        moments: the moments of numbers with spreads; None if they were not asked for, or not computed in float32.
+    """
+
+    total: Float[Tensor, "batch fine"]
+    quick: bool
+    moments: Moments | None
+
+
+def added_terms(
+    table: NumberTable,
+    scores: NumberScores,
+    evidence: NumberEvidence | None,
+    fine: Float[Tensor, "batch fine"],
+    out: Float[Tensor, "batch fine"] | None = None,
+    with_moments: bool = False,
+) -> AddedTerms:
+    """The terms of all numbers added to scores of the fine labels.
+
+    Args:
+        table: the numbers of the graph.
+        scores: the scores of the numbers.
+        evidence: the evidence on the numbers; None if there is none.
+        fine: the scores to add to, in float32 or wider.
+        out: memory for the result, which may be that of `fine`.
+        with_moments: whether the moments are needed.
+    """
+    # Scores that were summed over the graph were checked by the sum.
+    small = fine.dtype == torch.float32 and (out is not None or _are_small(fine))
+    if small and evidence is None and _float32_suffices(table, scores):
+        total, moments = _quick_terms(table, scores, fine, out, with_moments)
+        return AddedTerms(total, True, moments)
+    terms = number_terms(table, scores, evidence)
+    if fine.dtype != torch.float64:
+        # Terms are rounded relative to the largest one, so that those of likely labels keep their digits.
+        top = terms.amax(dim=1, keepdim=True)
+        terms = (terms - top.masked_fill(~top.isfinite(), 0.0)).to(fine.dtype)
+    return AddedTerms(torch.add(fine, terms, out=out), False, None)
+
+
+def score_gradient(
+    table: NumberTable,
+    scores: NumberScores,
+    evidence: NumberEvidence | None,
+    grad: Float[Tensor, "batch fine"],
+    quick: bool,
+    moments: Moments | None = None,
+) -> NumberScores:
+    """The gradient for the scores of numbers: the sum over fine labels of the moments of v.
+
+    Args:
+        table: the numbers of the graph.
+        scores: the scores of the numbers.
+        evidence: the evidence on the numbers; None if there is none.
+        grad: the gradient for the joint scores.
+        quick: whether plain float32 sums are precise enough.
+        moments: the moments of numbers with spreads, whose memory is used; None if they are to be computed.
+    """
+    linear = evidence is None and table.linear
+    if (quick or linear) and grad.dtype == scores.dtype == torch.float32:
+        return _quick_score_gradient(table, scores, grad, moments)
+    grad, score_grad = grad.double(), torch.zeros_like(scores, dtype=torch.float64)
+    points = table.points if evidence is None else []
+    if points:
+        score_grad[:, points] = (grad @ table.design.t()).reshape(-1, len(points), 2)
+    for number in table.numbers:
+        if number.place in points:
+            continue
+        mean, variance = components_of(number, scores, evidence).moments()
+        by_component = number.to_components(grad)
+        # Components that evidence has ruled out have no moments and no gradient.
+        possible = mean.isfinite() & variance.isfinite()
+        first = torch.where(possible, mean, 0.0)
+        square = torch.where(possible, mean * mean + variance, 0.0)
+        score_grad[:, number.place, 0] = (by_component * first).sum(dim=1)
+        score_grad[:, number.place, 1] = -0.5 * (by_component * square).sum(dim=1)
+    return score_grad.to(scores.dtype)
+
+
+def _are_small(fine: Float[Tensor, "batch fine"]) -> bool:
+    """Whether scores are small enough for plain float32 sums."""
+    return torch.compiler.is_compiling() or largest_size(fine) * _ROUNDING <= _MAX_ERROR
+
+
+def _float32_suffices(table: NumberTable, scores: NumberScores) -> bool:
+    """Whether a plain float32 sum of the terms is precise enough, and no row depends on the batch size."""
+    if torch.compiler.is_compiling() or scores.dtype != torch.float32 or (table.points and len(scores) % TILE):
         return False
-    if table.points and len(fine) % TILE:
-        return False
-    if not fine.numel():
-        return True
-    low, high = torch.aminmax(fine)
-    size = scores.abs()
-    largest = float(size.amax()) * table.largest if table.points else 0.0
+    size = largest_size(scores)
+    largest = size * table.largest if table.points else 0.0
     if table.spread:
-        pull, precision = size[:, table.spread].unbind(dim=2)
+        pull, precision = table.of_places(scores, table.spread).abs().unbind(dim=2)
         value, variance = table.largest_value, table.largest_variance
         squares = (0.5 * pull * pull).mul_(variance / (1.0 + precision * variance))
         terms = squares.add_(pull, alpha=value).add_(precision, alpha=0.5 * value * value)
-        largest += float(terms.sum(dim=1).amax())
-    return max(largest, -low.item(), high.item()) * torch.finfo(torch.float32).eps <= _MAX_ERROR
+        largest += float(terms.sum(dim=1).amax()) if len(terms) else 0.0
+        if math.log1p(size * variance) * len(table.spread) > _MAX_LOG_GAIN:
+            return False
+    return largest * _ROUNDING <= _MAX_ERROR
 
 
 def _quick_terms(
-    table: NumberTable, fine: Float[Tensor, "batch fine"], scores: NumberScores
-) -> Float[Tensor, "batch fine"]:
-    """The fine scores with the terms of all numbers, in float32 and without evidence."""
+    table: NumberTable,
+    scores: NumberScores,
+    fine: Float[Tensor, "batch fine"],
+    out: Float[Tensor, "batch fine"] | None,
+    with_moments: bool,
+) -> tuple[Float[Tensor, "batch fine"], Moments | None]:
+    """`added_terms` in float32 and without evidence."""
+    total = fine
     if table.points:
-        own = scores if table.linear else scores[:, table.points]
-        fine = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32))
-    if table.spread:
-        value, variance = table.values_of(torch.float32, table.spread)
-        half = 0.5 * value * value
-        own, result = scores[:, table.spread], torch.empty_like(fine)
-        for part in cached_parts(len(fine), value.numel()):
-            pull, precision = (column.unsqueeze(2) for column in own[part].unbind(dim=2))
-            gain = (precision * variance).add_(1.0)
-            terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
-            terms.addcmul_(precision, half, value=-1.0).div_(gain)
-            terms.sub_(gain.log_(), alpha=0.5)
-            torch.add(terms.sum(dim=1), fine[part], out=result[part])
-        fine = result
-    return fine
+        own = table.of_places(scores, table.points)
+        total = out = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32), out=out)
+    if not table.spread:
+        return total, None
+    value, variance = table.values_of(torch.float32, table.spread)
+    own, half = table.of_places(scores, table.spread), 0.5 * value * value
+    total, source = torch.empty_like(fine) if out is None else out, total
+    moments = None
+    if with_moments:
+        shape = len(fine), *value.shape
+        moments = Moments(scores.new_empty(shape), scores.new_empty(shape))
+    for part in cached_parts(len(fine), value.numel()):
+        pull, precision = (column.unsqueeze(2) for column in own[part].unbind(dim=2))
+        gain = (precision * variance).add_(1.0)
+        # One logarithm of a product instead of one for each number.
+        log_gain = torch.prod(gain, dim=1).log_()
+        shrinkage = gain.reciprocal_()
+        terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
+        terms.addcmul_(precision, half, value=-1.0).mul_(shrinkage)
+        torch.add(source[part], terms.sum(dim=1).sub_(log_gain, alpha=0.5), out=total[part])
+        if moments is not None:
+            _moments(value, variance, pull, shrinkage, moments.part(part))
+    return total, moments
+
+
+def _moments(
+    value: Float[Tensor, "number fine"],
+    variance: Float[Tensor, "number fine"],
+    pull: Float[Tensor, "batch number 1"],
+    shrinkage: Float[Tensor, "batch number fine"],
+    out: Moments | None = None,
+) -> Moments:
+    """The moments of numbers with spreads; the shrinkage 1 / (1 + b t^2) may be overwritten.
+
+    Args:
+        value: the inner values.
+        variance: their variances.
+        pull: the pulls.
+        shrinkage: 1 / (1 + b t^2).
+        out: memory for the result.
+    """
+    mean = torch.addcmul(value, pull, variance, out=None if out is None else out.mean).mul_(shrinkage)
+    return Moments(mean, torch.mul(shrinkage, variance, out=shrinkage if out is None else out.variance))
+
+
+def moments_of(
+    scores: NumberScores, value: Float[Tensor, "number fine"], variance: Float[Tensor, "number fine"]
+) -> Moments:
+    """The moments of numbers with spreads, without evidence and in the dtype of the scores.
+
+    Args:
+        scores: the scores of these numbers.
+        value: their inner values.
+        variance: the variances of these.
+    """
+    pull, precision = (column.unsqueeze(2) for column in scores.unbind(dim=2))
+    return _moments(value, variance, pull, (precision * variance).add_(1.0).reciprocal_())
 
 
 def _quick_score_gradient(
-    table: NumberTable, scores: NumberScores, grad: Float[Tensor, "batch fine"]
-) -> Float[Tensor, "batch number 2"]:
-    """The gradient for the scores of numbers, in float32, without evidence."""
-    # In this order, not `grad @ design.t()`: a product with few columns takes twice as long.
-    by_points = (table.design_of(torch.float32) @ grad.t()).t().reshape(len(grad), -1, 2)
-    if table.linear:
-        return by_points
+    table: NumberTable, scores: NumberScores, grad: Float[Tensor, "batch fine"], moments: Moments | None
+) -> NumberScores:
+    """`score_gradient` in float32 and without evidence."""
     score_grad = torch.empty_like(scores)
     if table.points:
+        # In this order, not `grad @ design.t()`: a product with few columns takes twice as long.
+        by_points = (table.design_of(torch.float32) @ grad.t()).t().reshape(len(grad), -1, 2)
+        if table.linear:
+            return by_points
         score_grad[:, table.points] = by_points
     value, variance = table.values_of(torch.float32, table.spread)
-    spread, parts = scores[:, table.spread], []
+    own, parts = table.of_places(scores, table.spread), []
     for part in cached_parts(len(grad), value.numel()):
-        pull, precision = (column.unsqueeze(2) for column in spread[part].unbind(dim=2))
-        shrinkage = (precision * variance).add_(1.0).reciprocal_()
-        mean = torch.addcmul(value, pull, variance).mul_(shrinkage)
+        mean, square = moments_of(own[part], value, variance) if moments is None else moments.part(part)
+        square.addcmul_(mean, mean)
         row = grad[part].unsqueeze(1)
-        first = (mean * row).sum(dim=2)
-        square = mean.square_().addcmul_(shrinkage, variance).mul_(row).sum(dim=2)
-        parts.append(torch.stack([first, square.mul_(-0.5)], dim=2))
-    score_grad[:, table.spread] = torch.cat(parts)
+        first, second = (torch.bmm(row, each.transpose(1, 2)).squeeze(1) for each in (mean, square))
+        parts.append(torch.stack([first, second.mul_(-0.5)], dim=2))
+    by_spread = torch.cat(parts)
+    if not table.points:
+        return by_spread
+    score_grad[:, table.spread] = by_spread
     return score_grad
 
 
 class _NumberTerms(torch.autograd.Function):
-    """Adds the terms of numbers; the gradient is the sum over fine labels of the moments of v."""
+    """Adds the terms of numbers."""
 
     @staticmethod
     def forward(
@@ -250,15 +400,9 @@ class _NumberTerms(torch.autograd.Function):
     ) -> Float[Tensor, "batch fine"]:
         ctx.table = table
         ctx.save_for_backward(scores, evidence)
-        ctx.quick = evidence is None and _float32_suffices(fine, scores, table)
-        if ctx.quick:
-            return _quick_terms(table, fine, scores)
-        terms = number_terms(table, scores, evidence)
-        if fine.dtype == torch.float64:
-            return fine + terms
-        # Terms are rounded relative to the largest one, so that those of likely labels keep their digits.
-        top = terms.amax(dim=1, keepdim=True)
-        return fine + (terms - top.masked_fill(~top.isfinite(), 0.0)).to(fine.dtype)
+        added = added_terms(table, scores, evidence, fine)
+        ctx.quick = added.quick
+        return added.total
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
@@ -266,22 +410,4 @@ class _NumberTerms(torch.autograd.Function):
         (scores, evidence), table = ctx.saved_tensors, ctx.table
         if not ctx.needs_input_grad[1]:
             return grads[0], None, None, None
-        linear = evidence is None and table.linear
-        if (ctx.quick or linear) and grads[0].dtype == scores.dtype == torch.float32:
-            return grads[0], _quick_score_gradient(table, scores, grads[0]), None, None
-        grad, score_grad = grads[0].double(), torch.zeros_like(scores, dtype=torch.float64)
-        points = table.points if evidence is None else []
-        if points:
-            score_grad[:, points] = (grad @ table.design.t()).reshape(-1, len(points), 2)
-        for number in table.numbers:
-            if number.place in points:
-                continue
-            mean, variance = components_of(number, scores, evidence).moments()
-            by_component = number.to_components(grad)
-            # Components that evidence has ruled out have no moments and no gradient.
-            possible = mean.isfinite() & variance.isfinite()
-            first = torch.where(possible, mean, 0.0)
-            square = torch.where(possible, mean * mean + variance, 0.0)
-            score_grad[:, number.place, 0] = (by_component * first).sum(dim=1)
-            score_grad[:, number.place, 1] = -0.5 * (by_component * square).sum(dim=1)
-        return grads[0], score_grad.to(scores.dtype), None, None
+        return grads[0], score_gradient(table, scores, evidence, grads[0], ctx.quick), None, None

@@ -11,14 +11,14 @@ are numbered as in docs/idea.md)
           dL/db    +=  weight / 2 sum_i w_i (E[v^2 | i, r] - E[v^2 | i])
 
 If values are exact, h_i depends on the label of the sample alone: all h_i are kept in a table, and (n6) is 0. Without
-evidence, all numbers are computed together in the dtype of the probabilities. With m = (v + a t^2) / (1 + b t^2), the
-gain K = t^2 / (t^2 + q) of the reading and d = K (r - m), the differences in (n6) are d for v, and d (2 m + d) - K t^2
-for v^2. Cost per number: about two dozen passes over batch x fine, three for exact values.
+evidence, all numbers are computed together in the dtype of the probabilities. Cost per number: about a dozen passes
+over batch x fine, three for exact values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -28,7 +28,14 @@ from torch import Tensor
 from finegraph.errors import InputError, TargetError
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
-from finegraph.inference.numbers.potential import Components, NumberEvidence, NumberScores, components_of
+from finegraph.inference.numbers.potential import (
+    Components,
+    Moments,
+    NumberEvidence,
+    NumberScores,
+    components_of,
+    moments_of,
+)
 from finegraph.inference.numerics import cached_parts
 
 _MAX_DISTANCE = 1e15
@@ -38,13 +45,14 @@ _MAX_SCORE = 1e150
 
 
 class Readings(NamedTuple):
-    """The values that the loss reads.
+    """The values that the loss reads, and the scores and the evidence that it reads them from.
 
     Attributes:
         table: the numbers of the graph.
         fine: the fine label of each sample, whose values are read; arbitrary where the weight is 0.
         value: the value measured on the photo, on the inner scale; NaN for the value of the fine label.
-        weight: the weight of each term; 0 if there is no reading.
+        weight: the weight of each term, 0 if there is no reading; one row if all samples have the same weights, None if
+            all are 1.
         scores: the scores of the numbers; None if all are 0.
         evidence: the evidence on the numbers; None if there is none.
     """
@@ -52,7 +60,7 @@ class Readings(NamedTuple):
     table: NumberTable
     fine: Int[Tensor, " batch"]
     value: Float[Tensor, "batch number"] | None
-    weight: Float[Tensor, "batch number"]
+    weight: Float[Tensor, "_ number"] | None
     scores: NumberScores | None
     evidence: NumberEvidence | None
 
@@ -61,7 +69,22 @@ class Readings(NamedTuple):
         value, scores, evidence = (
             None if each is None else each[samples] for each in (self.value, self.scores, self.evidence)
         )
-        return Readings(self.table, self.fine[samples], value, self.weight[samples], scores, evidence)
+        weight = self.weight if self.weight is None or len(self.weight) == 1 else self.weight[samples]
+        return Readings(self.table, self.fine[samples], value, weight, scores, evidence)
+
+    @property
+    def total_weight(self) -> float | Float[Tensor, "_ 1"]:
+        """The summed weight of the terms of each sample."""
+        return float(len(self.table)) if self.weight is None else self.weight.sum(dim=1, keepdim=True)
+
+    def of_all(self, dtype: torch.dtype) -> tuple[Float[Tensor, "batch number"], Float[Tensor, "batch number"]]:
+        """The readings of all numbers and the variances of their errors, in a dtype."""
+        value, variance = self.table.own_readings(dtype, self.fine)
+        if self.value is None:
+            return value, variance
+        measured = ~self.value.isnan()
+        errors = value.new_tensor([number.measured_variance for number in self.table.numbers])
+        return torch.where(measured, self.value.to(dtype), value), torch.where(measured, errors, variance)
 
     def of_number(self, number: NumberTensors) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
         """The reading of a number and the variance of its error, in float64."""
@@ -126,7 +149,7 @@ def check_number_scores(table: NumberTable, scores: NumberScores | None) -> None
 def readings_of(
     table: NumberTable,
     fine: Int[Tensor, " batch"],
-    known: Bool[Tensor, " batch"],
+    known: Bool[Tensor, " batch"] | None,
     measured: Float[Tensor, "batch number"] | None,
     weights: list[float] | None,
 ) -> Readings | None:
@@ -135,18 +158,21 @@ def readings_of(
     Args:
         table: the numbers of the graph.
         fine: the fine label of each sample; arbitrary if it was not observed.
-        known: which fine labels were observed.
+        known: which fine labels were observed; None if all were.
         measured: the values measured on photos.
         weights: one weight per number; None if all are 1.
     """
     if not len(table) or (weights is not None and not any(weights)):
         return None
-    # A sample has a term if its label is known and has a value, or if a value was measured.
-    weight = table.known.index_select(0, fine) * known.unsqueeze(1)
-    if measured is not None:
-        weight = torch.where(measured.isnan(), weight, 1.0)
+    weight: Tensor | None = None
+    if known is not None or not table.all_known:
+        # A sample has a term if its label is known and has a value, or if a value was measured.
+        weight = table.known.index_select(0, fine)
+        weight = weight if known is None else weight * known.unsqueeze(1)
+        weight = weight if measured is None else torch.where(measured.isnan(), weight, 1.0)
     if weights is not None:
-        weight = weight * weight.new_tensor(weights)
+        row: Float[Tensor, "1 number"] = table.known.new_tensor([weights])
+        weight = row if weight is None else weight * row
     return Readings(table, fine, measured, weight, None, None)
 
 
@@ -155,225 +181,197 @@ class ReadingTerms(NamedTuple):
 
     Attributes:
         probs: sum_i p_i h_i of each sample and number.
-        grad: dL/ds of these terms; None if not requested.
-        score_grad: the part of dL/d(a, b) that does not pass through s; None if it is zero or not requested.
+        likelihood: h_i, up to a factor for each sample and number.
+        factor: this factor; None if it is 1.
+        changes: sum_i p_i h_i (E[v | i, r] - E[v | i]) and the same for v^2; None if it is 0 or not requested.
     """
 
     probs: Float[Tensor, "batch number"]
-    grad: Float[Tensor, "batch fine"] | None
-    score_grad: Float[Tensor, "batch number 2"] | None
+    likelihood: Float[Tensor, "batch number fine"]
+    factor: Float[Tensor, "batch number"] | None
+    changes: Float[Tensor, "batch number 2"] | None
+
+    def factors(self, prob_grads: Float[Tensor, "batch number"]) -> Float[Tensor, "batch fine"]:
+        """What the terms add to the factors of the fine probabilities in (n5), but for the sum of their weights.
+
+        Args:
+            prob_grads: the gradient for `probs`, - weight scale / probability.
+        """
+        own = prob_grads if self.factor is None else prob_grads * self.factor
+        return torch.bmm(own.unsqueeze(1), self.likelihood).squeeze(1)
+
+    def score_gradient(self, prob_grads: Float[Tensor, "batch number"]) -> Float[Tensor, "batch number 2"] | None:
+        """(n6), the part of the gradient for the scores of numbers that does not pass through the joint scores."""
+        if self.changes is None:
+            return None
+        return self.changes * torch.stack([prob_grads, -0.5 * prob_grads], dim=2)
 
 
-class _ReadNumber(NamedTuple):
-    """The components of a number before and after a reading."""
+class ReadNumber(NamedTuple):
+    """The components of a number before and after a reading, in float64.
+
+    Attributes:
+        number: the number.
+        before: the components before the reading.
+        after: the components after it.
+        log_likelihood: log h of each component.
+    """
 
     number: NumberTensors
     before: Components
     after: Components
     log_likelihood: Float[Tensor, "batch component"]
 
-    def score_grad(self, shares: Float[Tensor, "batch component"]) -> Float[Tensor, "batch 2"]:
-        """(n6) without the weight, for shares w of the components."""
+    def fine_log_likelihood(self) -> Float[Tensor, "batch fine"]:
+        """Log h of each fine label."""
+        return self.number.to_fine(self.log_likelihood)
+
+    def changes(self, shares: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch 2"]:
+        """How the reading changes E[v] and E[v^2], summed over the fine labels with these shares."""
         (mean, variance), (old_mean, old_variance) = self.after.moments(), self.before.moments()
+        shares = self.number.to_components(shares)
         used = shares > 0
         first = torch.where(used, mean - old_mean, 0.0)
         square = torch.where(used, mean * mean + variance - old_mean * old_mean - old_variance, 0.0)
-        return torch.stack([-(shares * first).sum(dim=1), 0.5 * (shares * square).sum(dim=1)], dim=1)
-
-
-class _MomentChanges(NamedTuple):
-    """How readings change the moments of numbers with spreads, without evidence.
-
-    Attributes:
-        places: the positions of these numbers.
-        first: E[v | i, r] - E[v | i].
-        square: E[v^2 | i, r] - E[v^2 | i].
-    """
-
-    places: Sequence[int]
-    first: Float[Tensor, "batch number fine"]
-    square: Float[Tensor, "batch number fine"]
+        return torch.stack([(shares * first).sum(dim=1), (shares * square).sum(dim=1)], dim=1)
 
 
 def reading_terms(
-    readings: Readings,
-    probs: Float[Tensor, "batch fine"],
-    smallest: float,
-    scale: float | Float[Tensor, ""],
-    gradient: bool,
+    readings: Readings, probs: Float[Tensor, "batch fine"], moments: Moments | None, gradient: bool
 ) -> ReadingTerms:
-    """The terms of a batch; the gradients leave out terms with a probability below `smallest`.
+    """The terms of a batch.
 
     Args:
         readings: the readings.
         probs: the fine probabilities, which are not changed.
-        smallest: terms of a probability below this may have underflowed.
-        scale: the factor of all gradients.
-        gradient: whether to compute gradients.
+        moments: the moments of numbers with spreads, as `added_terms` leaves them; None if they are to be computed.
+        gradient: whether gradients will be asked for.
     """
     if readings.evidence is not None:
-        (like, read), changes = _likelihoods_with_evidence(readings, probs.dtype), None
-    else:
-        read = []
-        like, changes = _likelihoods(readings, probs.dtype, gradient and readings.scores is not None)
-    shares = like.mul_(probs.unsqueeze(1))
-    reading_probs = shares.sum(dim=2)
-    if not gradient:
-        return ReadingTerms(reading_probs, None, None)
-    weight = readings.weight.to(reading_probs.dtype).mul(scale).masked_fill_(reading_probs < smallest, 0.0)
-    factor = weight / reading_probs.clamp_min(smallest)
-    grad = torch.baddbmm(
-        (weight.sum(dim=1, keepdim=True) * probs).unsqueeze(1), factor.unsqueeze(1), shares, alpha=-1.0
-    ).squeeze(1)
-    score_grad = None
-    if readings.scores is not None and changes is not None:
-        score_grad = torch.zeros_like(readings.scores, dtype=torch.float64)
-        score_grad[:, list(changes.places)] = _spread_score_grad(changes, shares, factor)
-    elif readings.scores is not None and read:
-        score_grad = torch.zeros_like(readings.scores, dtype=torch.float64)
-        shares.mul_(factor.unsqueeze(2))
-        for each in read:
-            own = each.number.to_components(shares[:, each.number.place].double())
-            score_grad[:, each.number.place] = each.score_grad(own)
-    return ReadingTerms(reading_probs, grad, score_grad)
-
-
-def _spread_score_grad(
-    changes: _MomentChanges, shares: Float[Tensor, "batch number fine"], factor: Float[Tensor, "batch number"]
-) -> Float[Tensor, "batch _ 2"]:
-    """(n6) of numbers with spreads.
-
-    Args:
-        changes: how readings change the moments.
-        shares: p h of all numbers.
-        factor: the weight of each term divided by its probability.
-    """
-    own = shares if len(changes.places) == shares.shape[1] else shares[:, list(changes.places)]
-    factor = factor[:, list(changes.places)]
-    first = -factor * changes.first.mul_(own).sum(dim=2)
-    square = 0.5 * factor * changes.square.mul_(own).sum(dim=2)
-    if not bool((first.isfinite() & square.isfinite()).all()):
-        # Labels without a share may have moments that overflow; they must not count.
-        first = -factor * changes.first.nan_to_num(0.0, 0.0, 0.0).sum(dim=2)
-        square = 0.5 * factor * changes.square.nan_to_num(0.0, 0.0, 0.0).sum(dim=2)
-    return torch.stack([first, square], dim=2).double()
-
-
-def reading_terms_in_log_space(
-    readings: Readings,
-    log_probs: Float[Tensor, "sample fine"],
-    terms: Bool[Tensor, "sample number"],
-    scale: float | Float[Tensor, ""],
-) -> tuple[Float[Tensor, " sample"], Float[Tensor, "sample fine"], Float[Tensor, "sample number 2"]]:
-    """The loss and the gradients of some terms, in float64.
-
-    Args:
-        readings: the readings of these samples.
-        log_probs: the log probabilities of the fine labels, in float64.
-        terms: which terms to compute.
-        scale: the factor of all gradients.
-
-    Returns:
-        The loss, the gradient for the joint scores, and the part of the gradient for the scores of numbers that does
-        not pass through the joint scores.
-    """
-    loss, grad = log_probs.new_zeros(len(log_probs)), torch.zeros_like(log_probs)
-    score_grad = log_probs.new_zeros(len(log_probs), len(readings.table), 2)
-    probs = log_probs.exp()
-    for number in readings.table.numbers:
-        weight = torch.where(terms[:, number.place], readings.weight[:, number.place].double(), 0.0).unsqueeze(1)
-        read = _read(readings, number)
-        log_terms = log_probs + number.to_fine(read.log_likelihood)
-        log_prob = torch.logsumexp(log_terms, dim=1, keepdim=True)
-        share = (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
-        loss -= torch.where(weight > 0, weight * log_prob, 0.0).squeeze(1)
-        grad += scale * weight * (probs - share)
-        score_grad[:, number.place] = read.score_grad(scale * weight * number.to_components(share))
-    return loss, grad, score_grad
-
-
-def _likelihoods(
-    readings: Readings, dtype: torch.dtype, with_changes: bool
-) -> tuple[Float[Tensor, "batch number fine"], _MomentChanges | None]:
-    """The likelihoods (n3) of all numbers without evidence, and the moment changes of numbers with spreads.
-
-    Args:
-        readings: the readings.
-        dtype: the dtype to compute in.
-        with_changes: whether to compute the moment changes.
-    """
-    table = readings.table
+        return _terms_with_evidence(readings, probs, gradient)
+    table, dtype = readings.table, probs.dtype
     if readings.value is None and table.has_reading_table:
-        return table.reading_table(dtype).index_select(0, readings.fine), None
-    pairs = [readings.of_number(number) for number in table.numbers]
-    value, error = (torch.stack(part, dim=1).to(dtype) for part in zip(*pairs, strict=True))
-    if table.linear:
-        own, _ = table.values_of(dtype, range(len(table)))
-        return (own - value).mul_((0.5 / error).sqrt()).square_().neg_().exp_(), None
-    like, changes = _spread_likelihoods(
-        readings, table.spread, value[:, table.spread], error[:, table.spread], with_changes
-    )
-    if not table.points:
-        return like, changes
-    whole = like.new_empty(len(like), len(table), table.fine_count)
-    whole[:, table.spread] = like
-    own, _ = table.values_of(dtype, table.points)
-    distance = (own - value[:, table.points]).mul_((0.5 / error[:, table.points]).sqrt())
-    whole[:, table.points] = distance.square_().neg_().exp_()
-    return whole, changes
+        likelihood = table.reading_table(dtype).index_select(0, readings.fine)
+        return ReadingTerms(_summed(probs, likelihood), likelihood, None, None)
+    value, error = (part.unsqueeze(2) for part in readings.of_all(dtype))
+    exact = _point_terms(readings, probs, value, error) if table.points else None
+    if exact is not None and table.linear:
+        return exact
+    gradient = gradient and readings.scores is not None
+    spread = _spread_terms(readings, probs, value, error, moments, gradient)
+    if spread.changes is not None and not math.isfinite(spread.changes.sum().item()):
+        spread = _spread_terms(readings, probs, value, error, moments, gradient, finite=True)
+    return spread if exact is None else _side_by_side(table, exact, spread)
 
 
-def _spread_likelihoods(
+def _summed(
+    probs: Float[Tensor, "batch fine"], likelihood: Float[Tensor, "batch number fine"]
+) -> Float[Tensor, "batch number"]:
+    """The sum over the fine labels of probability times likelihood."""
+    return torch.bmm(probs.unsqueeze(1), likelihood.transpose(1, 2)).squeeze(1)
+
+
+def _point_terms(
     readings: Readings,
-    places: Sequence[int],
+    probs: Float[Tensor, "batch fine"],
     value: Float[Tensor, "batch number 1"],
     error: Float[Tensor, "batch number 1"],
-    with_changes: bool,
-) -> tuple[Float[Tensor, "batch number fine"], _MomentChanges | None]:
-    """The same for numbers with spreads.
+) -> ReadingTerms:
+    """The terms of numbers with exact values, without evidence.
 
     Args:
         readings: the readings.
-        places: the positions of these numbers.
-        value: the readings of these numbers.
-        error: the variance of the error of each reading.
-        with_changes: whether to compute the moment changes.
+        probs: the fine probabilities.
+        value: the readings of all numbers.
+        error: the variances of their errors.
     """
-    values = [part.unsqueeze(0) for part in readings.table.values_of(value.dtype, places)]
-    scores = None if readings.scores is None else readings.scores[:, places].to(value.dtype)
-    shape = (len(value), *values[0].shape[1:])
-    like = value.new_empty(shape)
-    changes = _MomentChanges(places, torch.empty_like(like), torch.empty_like(like)) if with_changes else None
-    for part in cached_parts(len(value), values[0].numel()):
-        mean, variance = values
-        if scores is not None:
-            pull, precision = (column.unsqueeze(2) for column in scores[part].unbind(dim=2))
-            shrinkage = (precision * variance).add_(1.0).reciprocal_()
-            mean = torch.addcmul(mean, pull, variance).mul_(shrinkage)
-            variance = shrinkage.mul_(variance)
-        total_variance = variance + error[part]
-        difference = value[part] - mean
-        own = torch.mul(difference, difference, out=like[part]).div_(total_variance).mul_(-0.5).exp_()
-        own.mul_((error[part] / total_variance).sqrt_())
+    places = readings.table.points
+    own, _ = readings.table.values_of(probs.dtype, places)
+    value, error = readings.table.of_places(value, places), readings.table.of_places(error, places)
+    factor = (0.5 / error).sqrt_()
+    likelihood = probs.new_empty(len(probs), *own.shape)
+    for part in cached_parts(len(probs), own.numel()):
+        torch.sub(own, value[part], out=likelihood[part]).mul_(factor[part]).square_().neg_().exp_()
+    return ReadingTerms(_summed(probs, likelihood), likelihood, None, None)
+
+
+def _spread_terms(
+    readings: Readings,
+    probs: Float[Tensor, "batch fine"],
+    value: Float[Tensor, "batch number 1"],
+    error: Float[Tensor, "batch number 1"],
+    moments: Moments | None,
+    gradient: bool,
+    finite: bool = False,
+) -> ReadingTerms:
+    """The terms of numbers with spreads, without evidence.
+
+    Args:
+        readings: the readings.
+        probs: the fine probabilities.
+        value: the readings of all numbers.
+        error: the variances of their errors.
+        moments: the moments of these numbers; None if they are to be computed.
+        gradient: whether to compute the changes of the moments.
+        finite: whether to leave out labels without a share, whose moments may overflow.
+    """
+    table, places, zero = readings.table, readings.table.spread, probs.new_zeros(())
+    values = table.values_of(probs.dtype, places)
+    value, error = table.of_places(value, places), table.of_places(error, places)
+    scores = None if readings.scores is None else table.of_places(readings.scores, places).to(probs.dtype)
+    likelihood = probs.new_empty(len(probs), *values[0].shape)
+    sums = probs.new_empty(likelihood.shape[:2])
+    changes = probs.new_empty(*sums.shape, 2) if gradient else None
+    for part in cached_parts(len(probs), values[0].numel()):
+        if moments is not None:
+            mean, variance = moments.part(part)
+        else:
+            mean, variance = values if scores is None else moments_of(scores[part], *values)
+        total_variance, difference = variance + error[part], value[part] - mean
+        ratio = difference / total_variance
+        like = torch.addcmul(zero, difference, ratio, value=-0.5, out=likelihood[part]).exp_()
+        shares = like.mul_(total_variance.rsqrt()) * probs[part].unsqueeze(1)
+        torch.sum(shares, dim=2, out=sums[part])
         if changes is None:
             continue
-        gain = torch.div(variance, total_variance, out=total_variance)
-        first = torch.mul(difference, gain, out=changes.first[part])
-        square = torch.add(first, mean, alpha=2.0, out=changes.square[part]).mul_(first)
-        square.addcmul_(gain, variance, value=-1.0)
-    return like, changes
+        # With the gain K = t^2 / (t^2 + q) and d = K (r - m), the mean changes by d and the mean square by
+        # d (2 m + d) - K t^2.
+        step = ratio.mul_(variance)
+        first = torch.mul(step, shares, out=difference)
+        square = step.add_(mean, alpha=2.0).mul_(first)
+        square.addcmul_(torch.mul(variance, variance).div_(total_variance), shares, value=-1.0)
+        for place, each in enumerate((first, square)):
+            changes[part, :, place] = (each.nan_to_num_(0.0, 0.0, 0.0) if finite else each).sum(dim=2)
+    factor = error.sqrt().squeeze(2)
+    if changes is not None:
+        changes.mul_(factor.unsqueeze(2))
+    return ReadingTerms(sums.mul_(factor), likelihood, factor, changes)
 
 
-def _likelihoods_with_evidence(
-    readings: Readings, dtype: torch.dtype
-) -> tuple[Float[Tensor, "batch number fine"], list[_ReadNumber]]:
-    """The likelihoods (n3) of all numbers after evidence, and the numbers before and after the readings."""
-    read = [_read(readings, number) for number in readings.table.numbers]
-    parts = [each.number.to_fine(each.log_likelihood.exp().to(dtype)) for each in read]
-    return torch.stack(parts, dim=1), read
+def _side_by_side(table: NumberTable, exact: ReadingTerms, spread: ReadingTerms) -> ReadingTerms:
+    """The terms of all numbers in their order, from those with exact values and those with spreads."""
+    assert spread.factor is not None
+    order = torch.tensor([*table.points, *table.spread], device=exact.probs.device).argsort()
+    pairs = [(exact.probs, spread.probs), (exact.likelihood, spread.likelihood)]
+    pairs.append((torch.ones_like(exact.probs), spread.factor))
+    if spread.changes is not None:
+        pairs.append((exact.probs.new_zeros(*exact.probs.shape, 2), spread.changes))
+    parts = [torch.cat(pair, dim=1).index_select(1, order) for pair in pairs]
+    return ReadingTerms(*parts, *[None] * (4 - len(parts)))
 
 
-def _read(readings: Readings, number: NumberTensors) -> _ReadNumber:
+def _terms_with_evidence(readings: Readings, probs: Float[Tensor, "batch fine"], gradient: bool) -> ReadingTerms:
+    """The terms of all numbers after evidence."""
+    read = [read_number(readings, number) for number in readings.table.numbers]
+    likelihood = torch.stack([each.fine_log_likelihood().exp_().to(probs.dtype) for each in read], dim=1)
+    changes = None
+    if gradient and readings.scores is not None:
+        shares = (likelihood * probs.unsqueeze(1)).double()
+        changes = torch.stack([each.changes(shares[:, each.number.place]) for each in read], dim=1).to(probs.dtype)
+    return ReadingTerms(_summed(probs, likelihood), likelihood, None, changes)
+
+
+def read_number(readings: Readings, number: NumberTensors) -> ReadNumber:
     """A number before and after a reading. A reading is evidence with a normal error."""
     value, variance = readings.of_number(number)
     reading = value.new_zeros(len(value), len(readings.table), 4)
@@ -386,4 +384,4 @@ def _read(readings: Readings, number: NumberTensors) -> _ReadNumber:
         likely, weight = known[:, number.place, :2].double().unsqueeze(1).unbind(dim=2)
         common = weight / (1.0 + weight * variance)
         log_likelihood = log_likelihood - 0.5 * common * (value - likely).square()
-    return _ReadNumber(number, before, after, log_likelihood)
+    return ReadNumber(number, before, after, log_likelihood)

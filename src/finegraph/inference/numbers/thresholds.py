@@ -78,7 +78,7 @@ class Thresholds(Constants):
 
 def thresholds_of(number: Number) -> Float[FloatArray, " place"]:
     """The number with the fewest digits between each two neighbouring values; it may equal the lower one."""
-    values = np.unique(number.values[number.known])
+    values = number.distinct
     low, high = values[:-1], values[1:]
     thresholds = low.copy()
     pending = np.ones(len(low), dtype=bool)

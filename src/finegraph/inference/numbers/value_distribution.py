@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -115,7 +114,7 @@ class ValueDistribution:
         A value of a fine label comes back as it was given, without the rounding of the inner scale.
         """
         outer = self.to_outer(values).squeeze(1)
-        given = torch.as_tensor(np.unique(self.number.values[self.number.known])).to(outer)
+        given = torch.from_numpy(self.number.distinct).to(outer)
         if len(given):
             after = torch.searchsorted(given, outer.contiguous())
             near = torch.stack([given[(after - 1).clamp_min(0)], given[after.clamp_max(len(given) - 1)]])

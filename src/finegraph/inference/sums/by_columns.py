@@ -17,14 +17,13 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.numerics import Constants, compact_indices, whole_tiles
+from finegraph.inference.numerics import Constants, compact_indices, largest_size, whole_tiles
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.interface import (
     GroupedSums,
     Strategy,
     choose_columns,
     gathered_sum,
-    largest_size,
     top_score,
 )
 from finegraph.inference.sums.targets import Targets
@@ -287,11 +286,16 @@ class ColumnSums(GroupedSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
+        factors: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """Each probability times the factors of its groups, and the terms of single fine labels."""
         count = prob_grads.new_full((1, 1), prob_grads.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
         total, others = count * scale, self.divided.others
-        grad = self.probs.mul_(self._factors(prob_grads.index_select(1, 1 + others), total) if len(others) else total)
+        if len(others):
+            total = self._factors(prob_grads.index_select(1, 1 + others), total)
+        if factors is not None:
+            total, self.block_grads = factors.add_(total), None
+        grad = self.probs.mul_(total)
         self._add_to_fine(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))
         for (target, _), (child, share) in zip(self.divided.listed, self.shares, strict=True):
             self._add_to_fine(grad, child, share.mul_(prob_grads[:, 1 + target : 2 + target]))

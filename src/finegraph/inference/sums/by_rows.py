@@ -21,7 +21,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, largest_size
 from finegraph.inference.sums.by_columns import ColumnTables
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.interface import (
@@ -30,7 +30,6 @@ from finegraph.inference.sums.interface import (
     GroupedSums,
     Strategy,
     gathered_sum,
-    largest_size,
     max_error,
     top_score,
 )
@@ -330,28 +329,37 @@ class RowSums(GroupedSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
+        factors: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """Each probability times the factors of its groups, and the term of the true fine label."""
         grads, fine = prob_grads.t(), self.targets.fine.unsqueeze(0)
         at_target = self.fine_probs.mul_(grads[:1])
         if (weight is None or len(weight) == 1) and self.mixing is None and isinstance(scale, float):
-            self._multiply_by_shared_weights(grads[1:], weight, scale)
+            self._multiply_by_shared_weights(grads[1:], weight, scale, factors)
         else:
-            self.probs.mul_(self.rows.to_fine(self._group_factors(grads, weight, scale)))
+            own = self.rows.to_fine(self._group_factors(grads, weight, scale))
+            self.probs.mul_(own if factors is None else own.add_(contiguous_transpose(factors)))
         return contiguous_transpose(self.probs.scatter_add_(0, fine, at_target))
 
     def _multiply_by_shared_weights(
-        self, grads: Float[Tensor, "target batch"], weight: Float[Tensor, "1 term"] | None, scale: float
+        self,
+        grads: Float[Tensor, "target batch"],
+        weight: Float[Tensor, "1 term"] | None,
+        scale: float,
+        factors: Float[Tensor, "batch fine"] | None,
     ) -> None:
         """Multiply the probabilities by their factors if all samples have the same weights."""
         own, kinds = scale, None
         if weight is not None:
             own = float(weight[0, 0]) * scale
             kinds = self._kind_weights(weight.t()[1:], self.targets.kind, scale)[self.layout.kind_of_column]
-        column = self.targets.column.t()
-        for probs, columns, part in self._split_batch(self.rows.rows_to_fine, self.probs, column, grads):
+        tables = [self.probs, self.targets.column.t(), grads]
+        if factors is not None:
+            tables.append(contiguous_transpose(factors.add_(own)))
+        for probs, columns, part, *others in self._split_batch(self.rows.rows_to_fine, *tables):
             # The argument of `to_fine` has no other reference, so that its memory is freed early.
-            probs.mul_(self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale)).add_(own))
+            sums = self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale))
+            probs.mul_(sums.add_(others[0] if others else own))
 
     def _shared_weight_factors(
         self,

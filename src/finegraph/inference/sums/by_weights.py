@@ -187,19 +187,21 @@ class WeightSums(GraphSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
+        factors: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """The gradient of the other kinds, and p (sum t - V) of these."""
         assert weight is not None  # kinds summed by weights have a target weight for each label
         terms = 1 + self.inner_count
-        grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale)
+        factors = None if factors is None else factors.to(self.dtype)
+        grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale, factors)
         # The weights of targets that underflowed are included here; their part of V is 0.
         self.target_weight = weight[:, terms:].double() * scale
-        factors = self.target_weight.sum(dim=1, keepdim=True)
+        own_factors = self.target_weight.sum(dim=1, keepdim=True)
         parts = self._by_stack(prob_grads[:, terms:])
         for stack, part, share, inverse in zip(self.tables.stacks, parts, self.share, self.inverse, strict=True):
             self.taken.append(stack.to_fine(share * stack.by_kind(-part.double())).mul_(inverse))
-            factors = factors - self.taken[-1].sum(dim=0)
-        return grad.add_(self.probs * factors)
+            own_factors = own_factors - self.taken[-1].sum(dim=0)
+        return grad.add_(self.probs * own_factors)
 
     def _by_stack(self, targets: Float[Tensor, "_ target"]) -> tuple[Float[Tensor, "_ _"], ...]:
         """The targets of these kinds, stack by stack."""

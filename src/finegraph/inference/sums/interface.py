@@ -30,6 +30,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from finegraph.inference.numerics import largest_size
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.targets import Targets
 
@@ -102,6 +103,7 @@ class GraphSums(LogSpaceSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
+        factors: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """The gradient (6) for the joint scores; overwrites the probabilities.
 
@@ -109,6 +111,8 @@ class GraphSums(LogSpaceSums):
             prob_grads: the gradient for the probabilities of `target_probs`, - weight scale / probability.
             weight: the weights of the fine label and of each target; None if all are 1.
             scale: the factor of the loss.
+            factors: what other terms of the loss add to the factors of the probabilities, overwritten; None if there
+                are none.
         """
 
     @abstractmethod
@@ -242,15 +246,6 @@ def float32_suffices(kinds: int, largest_sum: float, largest_group: float) -> bo
     """
     terms = math.sqrt(kinds)
     return terms * max(largest_sum, terms * largest_group) * ROUNDING <= max_error(kinds)
-
-
-def largest_size(values: Float[Tensor, "batch _"]) -> float:
-    """The largest absolute value; infinite if a value is NaN."""
-    if not values.numel():
-        return 0.0
-    low, high = torch.aminmax(values)
-    largest = max(-low.item(), high.item())
-    return largest if largest == largest else math.inf  # NaN differs from itself
 
 
 def top_score(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch 1"]:

@@ -24,10 +24,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.numbers.number_rows import NumberSums
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, largest_size
 from finegraph.inference.sums.by_rows import RowLists, adding_steps, composites_of
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
-from finegraph.inference.sums.interface import GroupShares, Strategy, largest_size
+from finegraph.inference.sums.interface import GroupShares, Strategy
 from finegraph.inference.sums.targets import Targets
 
 _CHUNK = 1 << 20
