@@ -227,12 +227,12 @@ def add_terms_in_log_space(
         sample: some of the samples in which a probability underflowed.
         log_probs: their log probabilities, in float64.
         targets: the observed labels.
-        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
         weight: the weights of the fine label, of each target and of each number.
         underflow: which of these underflowed.
         scale: the factor of all gradients.
         loss: the loss of each sample, changed in place.
         grad: the gradient for the joint scores, changed in place; None if not requested.
+        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
         number_grad: the gradient for the scores of numbers, changed in place; None if it is 0 or not requested.
     """
     first_number = 1 + targets.column.shape[1]
