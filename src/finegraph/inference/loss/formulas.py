@@ -232,7 +232,8 @@ def add_terms_in_log_space(
         scale: the factor of all gradients.
         loss: the loss of each sample, changed in place.
         grad: the gradient for the joint scores, changed in place; None if not requested.
-        readings: the observed values and the scores of numbers; None if there are no terms of numbers.
+        readings: the observed values and the scores of numbers; None if there are no terms of numbers, or if `sums`
+            knows them.
         number_grad: the gradient for the scores of numbers, changed in place; None if it is 0 or not requested.
     """
     first_number = 1 + targets.column.shape[1]
@@ -254,9 +255,10 @@ def add_terms_in_log_space(
         share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
         share.mul_((factor * scale).unsqueeze(1))
         grad.index_add_(0, rows, -share.to(grad.dtype))
-        if 0 < term < first_number:
-            sums.add_shares(rows, term - 1, share)
-        elif read is not None and number_grad is not None:
+        if read is None:
+            if term > 0:
+                sums.add_shares(rows, term - 1, share)
+        elif number_grad is not None:
             changes = read.changes(share) * share.new_tensor([-1.0, 0.5])
             number_grad[:, read.number.place].index_add_(0, rows, changes.to(number_grad.dtype))
 
