@@ -296,6 +296,7 @@ class ColumnSums(GroupedSums):
         if factors is not None:
             total, self.block_grads = factors.add_(total), None
         grad = self.probs.mul_(total)
+        del total  # as large as the probabilities
         self._add_to_fine(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))
         for (target, _), (child, share) in zip(self.divided.listed, self.shares, strict=True):
             self._add_to_fine(grad, child, share.mul_(prob_grads[:, 1 + target : 2 + target]))

@@ -358,8 +358,8 @@ class RowSums(GroupedSums):
             tables.append(contiguous_transpose(factors.add_(own)))
         for probs, columns, part, *others in self._split_batch(self.rows.rows_to_fine, *tables):
             # The argument of `to_fine` has no other reference, so that its memory is freed early.
-            sums = self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale))
-            probs.mul_(sums.add_(others[0] if others else own))
+            added = others[0] if others else own
+            probs.mul_(self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale)).add_(added))
 
     def _shared_weight_factors(
         self,
