@@ -107,9 +107,9 @@ def loss_and_gradients(
         moments = None if added is None else added.moments
         read = reading_terms(readings, fine_probs, moments, options.number_gradient)  # (n3)
     sums.set_probs(fine_probs, targets)
+    del joint, fine_probs  # as large as what the sums hold
     probs, weight, underflow = sums.target_probs(), targets.weight, None  # (4)
     count = probs.shape[1]
-    del joint, fine_probs
     if readings is not None and read is not None:
         probs = _append(probs, read.probs)
         weight = _with_weights_of_numbers(weight, readings, probs)
