@@ -13,6 +13,7 @@ from evaluation.tiny_runs import make_run as make_trained_run
 from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, RunFolderError, UnknownNameError
 from finegraph.evaluation.results import EvaluationResult
+from finegraph.graph.number import Number
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports.plots import plot_style
 from finegraph.reports.run_results import find_evaluation, read_run
@@ -140,6 +141,23 @@ def test_graphs_of_many_forms(tmp_path, fine, kinds, binary):
     if fine == 6:
         assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == PLOTS
     assert "Similar training photos are left out" in (tmp_path / "r.html").read_text("utf-8")
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("_coarse_plots")
+def test_numbers_have_a_plot(tmp_path):
+    graph = made_up_graph(6, (), 0)
+    for name, unit, scale in (("price $", "EUR", "linear"), ("mass", "g", "log")):
+        graph = graph.with_number(Number.from_values(name, [1, 2, 5, 20, 50, 100], unit=unit, scale=scale))
+    runs = [make_run(tmp_path / name, graph, 30, seed=seed) for seed, name in enumerate(("one", "two"))]
+    write_report(runs, tmp_path / "r.html", plots=tmp_path / "plots")
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == sorted([*PLOTS, "values.png", "values.svg"])
+    drawn = (tmp_path / "plots/values.svg").read_text("utf-8")
+    for text in ("price $, EUR", "mass, g", "one: mass", "two: mass", "values inside, %"):
+        assert f"<!-- {text} -->" in drawn.replace(r"\$", "$"), text
+    per_plot = drawn.count("<use ")
+    write_report(runs[:1], tmp_path / "r.html", plots=tmp_path / "alone")
+    assert (tmp_path / "alone/values.svg").read_text("utf-8").count("<use ") < per_plot - 30
 
 
 class TestStudy:

@@ -6,6 +6,7 @@
     confusion         the matrix of fine labels, in the order by coarse labels
     calibration       accuracy against confidence
     sure              wrong answers against photos with an answer
+    values            true against predicted numbers, and how often they lie in the intervals
 
 Colours are of a palette that colour-blind people can tell apart; lightness, markers and lines differ too, so that the
 plots can be read in grey. The same results give the same bytes. Cost: a second or two.
@@ -42,6 +43,10 @@ from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_results import StudyResults
 
+DIAGONAL: dict[str, Any] = {"color": "#999999", "linewidth": 0.8, "linestyle": (0, (2, 3))}
+"""How the line is drawn on which values would be right."""
+MAX_NUMBERS = 3
+"""How many numbers have a panel."""
 MAX_MATRIX = 1500
 """A matrix of more labels than this is summed up in blocks."""
 MAX_ACROSS, MAX_UPRIGHT = 8, 30
@@ -80,6 +85,7 @@ def draw_plots(compared: Compared | None, studies: Sequence[StudyResults], folde
                 "confusion": _confusion(shown),
                 "calibration": _calibration(compared.runs),
                 "sure": _sure(compared.runs),
+                "values": _values(compared.runs),
             }
             for name, figure in plots.items():
                 if figure is not None:
@@ -101,6 +107,8 @@ def _texts(compared: Compared) -> Iterator[str]:
         for kind in run.graph.kinds:
             yield kind
             yield from run.graph.labels(kind)
+        for number in run.graph.numbers:
+            yield from (number, run.graph.number(number).unit)
 
 
 def _study_row(text: dict[str, str], numbers: dict[str, float | None]) -> dict[str, Any]:
@@ -217,7 +225,7 @@ def _calibration(runs: Sequence[RunResults]) -> Any:
     names = ["fine", *runs[widest_graph(runs)].graph.kinds][:3]
     figure, axes = new_figure(2.25 * len(names), 2.4, 1, len(names), sharey=True)
     for axis, name in zip(axes[0], names, strict=True):
-        axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=(0, (2, 3)))
+        axis.plot([0, 1], [0, 1], **DIAGONAL)
         for number, run in enumerate(runs):
             calibration = run.result.calibration.get(name)
             if calibration is not None:
@@ -270,4 +278,66 @@ def _sure(runs: Sequence[RunResults]) -> Any:
     axis.set_xlim(0, 102)
     axis.set_ylim(bottom=0)
     axis.legend(fontsize=6.5, loc="upper left")
+    return figure
+
+
+def _values(runs: Sequence[RunResults]) -> Any:
+    """True against predicted values of the first numbers, and the coverage of their intervals."""
+    from matplotlib.ticker import LogLocator
+
+    names = list(dict.fromkeys(name for run in runs for name, one in run.result.numbers.items() if one.pairs))
+    names = names[:MAX_NUMBERS]
+    if not names:
+        return None
+    figure, axes = new_figure(2.4 * (len(names) + 1), 2.6, 1, len(names) + 1)
+    coverage = axes[0, -1]
+    coverage.plot([0, 100], [0, 100], **DIAGONAL)
+    for axis, name in zip(axes[0], names, strict=False):
+        told = [
+            (number, run, run.result.numbers[name]) for number, run in enumerate(runs) if name in run.result.numbers
+        ]
+        for number, run, one in told:
+            look = look_of(number)
+            axis.plot(
+                [true for true, _ in one.pairs],
+                [predicted for _, predicted in one.pairs],
+                color=look.colour,
+                marker=look.marker,
+                linestyle="none",
+                markersize=2.5,
+                alpha=0.6,
+                label=run_name(run, 90),
+            )
+            shares = [(100 * float(level), 100 * share) for level, share in one.coverage.items()]
+            line = look_of(names.index(name) * len(runs) + number)
+            coverage.plot(
+                [level for level, _ in shares],
+                [share for _, share in shares],
+                color=line.colour,
+                marker=line.marker,
+                linestyle=line.line,
+                linewidth=1.2,
+                markersize=3,
+                label=f"{run_name(run, 50)}: {short(name, 60, 6.5)}" if len(runs) > 1 else short(name, 110, 6.5),
+            )
+        unit = told[0][2].unit
+        if any(run.graph.number(name).scale == "log" for _, run, _ in told if name in run.graph.numbers):
+            for log_axis, set_scale in ((axis.xaxis, axis.set_xscale), (axis.yaxis, axis.set_yscale)):
+                set_scale("log")
+                log_axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                log_axis.set_major_formatter("{x:g}")
+                log_axis.set_minor_formatter("")
+        ends = [value for _, _, one in told for pair in one.pairs for value in pair]
+        axis.plot([min(ends), max(ends)], [min(ends), max(ends)], **DIAGONAL)
+        axis.set_title(short(f"{name}, {unit}" if unit else name, 140, 8.5, bold=True), loc="left")
+        axis.set_xlabel("true")
+        axis.set_ylabel("predicted mean")
+        if len(runs) > 1:
+            axis.legend(fontsize=6.5, loc="upper left")
+    coverage.set_title("intervals", loc="left")
+    coverage.set_xlabel("probability of the interval, %")
+    coverage.set_ylabel("values inside, %")
+    coverage.set_xlim(0, 102)
+    coverage.set_ylim(0, 102)
+    coverage.legend(fontsize=6.5, loc="lower right")
     return figure
