@@ -54,6 +54,12 @@ def test_check_points_at_names_that_look_like_types(name, meant):
     assert [fault.hint for fault in found] == [f"did you mean {meant!r}?"]
 
 
+def test_a_column_with_nearly_a_type_is_pointed_at_once():
+    found = doubts("fine,price [nummer],year\na,1,2001\nb,2,2002\nc,3,2003\n")
+    pointed_at = {(rule, name) for rule, _, name in found if rule.startswith("looks-")}
+    assert pointed_at == {("looks-typed", "price [nummer]"), ("looks-numeric", "year")}
+
+
 def test_a_name_with_a_backslash_or_a_plain_unit_is_no_doubt():
     for name in ("price \\[number]", "size [cm]"):
         assert "looks-typed" not in {rule for rule, _, _ in doubts(f"fine,{name}\na,1\nb,2\n")}

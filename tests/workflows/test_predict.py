@@ -5,6 +5,7 @@ import pytest
 import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.errors import DataError, InputError, ModelFolderError, PhotoFileError, UnknownNameError
+from finegraph.graph import LabelGraph
 from finegraph.workflows.predict import parse_given, photos_of, predict_photos
 
 
@@ -122,3 +123,11 @@ def test_given_as_text(texts, given):
 def test_given_that_cannot_be_read(text, error, words):
     with pytest.raises(error, match=words):
         parse_given(GRAPH, [text])
+
+
+def test_given_that_is_no_condition():
+    graph = LabelGraph.from_table(
+        {"a": {"dish": "x", "price": 9}, "b": {"dish": "y", "price": 12}}, {"price": "number"}
+    )
+    with pytest.raises(InputError, match=r"such as 'dish=x', or a condition on a number, such as 'price<=15'$"):
+        parse_given(graph, ["price~20"])

@@ -33,9 +33,13 @@ _BRACKETS = re.compile(r"(.*\S)\s*\[\s*([^\[\]]*?)\s*\]")
 
 
 def looks_numeric(graph: LabelGraph) -> Iterator[Doubt]:
-    """A kind whose labels are all numbers."""
+    """A kind whose labels are all numbers; `looks_typed` tells of those whose header nearly has a type."""
     for kind in _kinds(graph):
-        if len(kind.labels) >= _MIN_NUMBERS and all(looks_like_number(label) for label in kind.labels):
+        if (
+            _meant_header(kind) is None
+            and len(kind.labels) >= _MIN_NUMBERS
+            and all(looks_like_number(label) for label in kind.labels)
+        ):
             message = f"looks like numbers: {first_few(kind.labels, len(kind.labels))}"
             hint = f"write {format_header(kind.name, NumberType())!r} if it is how much that counts"
             yield "looks-numeric", message, hint, kind.name
@@ -44,11 +48,18 @@ def looks_numeric(graph: LabelGraph) -> Iterator[Doubt]:
 def looks_typed(graph: LabelGraph) -> Iterator[Doubt]:
     """A kind whose name ends in brackets that are nearly a type."""
     for kind in _kinds(graph):
-        match = _BRACKETS.fullmatch(kind.name)
-        meant = _nearest_type(match[2]) if match and not kind.ordered else None
-        if match and meant and format_header(kind.name) == kind.name:  # with a backslash it is meant as a name
-            hint = f"did you mean {format_header(match[1], meant)!r}?"
-            yield "looks-typed", "the text in brackets is part of the name, not a type", hint, kind.name
+        if meant := _meant_header(kind):
+            message = "the text in brackets is part of the name, not a type"
+            yield "looks-typed", message, f"did you mean {meant!r}?", kind.name
+
+
+def _meant_header(kind: Kind) -> str | None:
+    """The header with a type that the name of a kind nearly is."""
+    match = _BRACKETS.fullmatch(kind.name)
+    if not match or kind.ordered or format_header(kind.name) != kind.name:  # with a backslash it is meant as a name
+        return None
+    meant = _nearest_type(match[2])
+    return format_header(match[1], meant) if meant else None
 
 
 def _nearest_type(text: str) -> ColumnType | None:

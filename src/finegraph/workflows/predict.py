@@ -346,7 +346,8 @@ def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
         raise _unknown_kind(graph, text[: sign.start()].strip(), text[sign.end() :].strip())
     if not places:
         example = f"{graph.kinds[0]}={graph.labels(graph.kinds[0])[0]}" if graph.kinds else f"fine={graph.fine[0]}"
-        raise InputError(f"given {text!r}: expected kind=label, such as {example!r}")
+        condition = f", or a condition on a number, such as '{graph.numbers[0]}<=15'" if graph.numbers else ""
+        raise InputError(f"given {text!r}: expected kind=label, such as {example!r}{condition}")
     parts = [(text[:place], text[place + 1 :]) for place in places]
     known = [(kind, label) for kind, label in parts if kind == FINE or kind in graph.kinds]
     good = [(kind, label) for kind, label in known if label in _labels(graph, kind)]
