@@ -36,6 +36,16 @@ def test_blocks_take_features_as_they_were_before_a_shift(features):
     assert torch.allclose(blocks.before(shift, 3.0)(3.0 * features + shift), blocks(features))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [3, 1280])
+def test_features_equal_to_the_mean_become_0(size, dtype):
+    mean = torch.linspace(-1.0, 1.0, size, dtype=dtype)
+    matrix = torch.eye(size, dtype=dtype)
+    scaled = FeatureScaling.of(mean, matrix)(torch.stack([mean, mean + 1.0]))
+    assert torch.equal(scaled[0], torch.zeros(size, dtype=dtype))
+    torch.testing.assert_close(scaled[1], torch.ones(size, dtype=dtype))
+
+
 def test_there_is_at_least_one_block():
     with pytest.raises(InputError, match="at least one block of features"):
         BlockScaling([])

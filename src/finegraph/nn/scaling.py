@@ -44,6 +44,22 @@ def compress_blocks(
     return torch.cat([compress(block, own) for block, own in zip(blocks, compressions, strict=True)], dim=-1)
 
 
+def to_one_length(
+    white: Float[Tensor, "batch axis"], length: Float[Tensor, "batch 1"], size: int
+) -> Float[Tensor, "batch axis"]:
+    """Whitened features of the length sqrt(size); those of the length 0 stay 0.
+
+    Args:
+        white: one row per photo.
+        length: the length of each, in all directions.
+        size: the number of features.
+    """
+    target = math.sqrt(size)
+    # The factor of a row of zeros must be finite too: 0 times infinity is not a number.
+    scaled: Tensor = white * (target / length.clamp_min(target * torch.finfo(white.dtype).tiny))
+    return scaled
+
+
 class FeatureScaling(nn.Module):
     """Compress, centre, whiten and normalise features. All numbers are buffers, so no optimizer changes them.
 
@@ -103,9 +119,7 @@ class FeatureScaling(nn.Module):
         if self.compression is not None:
             features = compress(features, self.compression)
         white = (features - self.mean) @ self.matrix.t()
-        length: Tensor = torch.linalg.vector_norm(white, dim=1, keepdim=True)
-        scaled: Tensor = white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
-        return scaled
+        return to_one_length(white, torch.linalg.vector_norm(white, dim=1, keepdim=True), self.size)
 
 
 class BlockScaling(nn.Module):

@@ -221,13 +221,20 @@ def test_bad_input_is_refused_in_words():
         PrototypeSettings(shrinkage=0.0)
 
 
-def test_one_class_alone_and_features_that_never_change():
+def test_one_class_alone():
     graph = fg.LabelGraph.from_table({"a": {"dish": "x"}})
     fit = fit_prototypes(torch.ones(3, 4), torch.zeros(3, dtype=torch.long), graph)
     assert fit.head(fit.scaling(torch.ones(1, 4))).log_probs().tolist() == [[0.0]]
-    plain = _graph()
-    flat = fit_prototypes(torch.ones(24, 4), torch.arange(24) % 12, plain)
-    assert torch.isfinite(flat.head(flat.scaling(torch.ones(1, 4))).log_probs()).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1])
+@pytest.mark.parametrize("size", [4, 40], ids=["fewer features than samples", "more"])
+@pytest.mark.parametrize("count", [1, 12, 24], ids=["one sample", "one of each class", "two"])
+def test_features_that_never_change_say_nothing(value, size, count):
+    x = torch.full((count, size), value)
+    fit = fit_prototypes(x, torch.arange(count) % 12, _graph())
+    probs = fit.head(fit.scaling(x)).log_probs().exp()
+    torch.testing.assert_close(probs, torch.full((count, 12), 1.0 / 12.0))
 
 
 def test_a_doubt_is_chosen_where_leads_say_too_much_and_none_where_they_do_not():

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.model.fitting.class_sums import ClassSums
-from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
+from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling, to_one_length
 
 Covariance = Literal["within", "total"]
 """Around the means of the classes, or around the mean of all samples."""
@@ -64,9 +64,8 @@ class Axes:
         """Whitened features of one length, seen along the axes."""
         floor = self.floor(shrinkage)
         white = places.along / (self.values + floor).sqrt()
-        length = (white.square().sum(dim=1) + places.rest / floor).sqrt().clamp_min(torch.finfo(white.dtype).tiny)
-        scaled: Tensor = white * (math.sqrt(self.feature_count) / length).unsqueeze(1)
-        return scaled
+        length = (white.square().sum(dim=1) + places.rest / floor).sqrt()
+        return to_one_length(white, length.unsqueeze(1), self.feature_count)
 
     def scaling(self, shrinkage: float) -> FeatureScaling:
         """The same as a module that takes raw features."""
