@@ -1,4 +1,4 @@
-"""A model folder of version 3, with statistics and lessons, loads for ever and says what it said when it was taught."""
+"""Model folders of version 3, with statistics and lessons, load for ever and say what they said when they were made."""
 
 import json
 import shutil
@@ -17,13 +17,13 @@ PHOTO = GOLDEN / "photo.png"
 QUESTIONS = {"taught": {}, "ten": {"views": 10}, "given plate": {"given": {"served": "plate"}}}
 
 
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
+@pytest.fixture(scope="module", params=["model-3", "model-3-compressed"])
+def unpacked(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("golden")
-    with tarfile.open(GOLDEN / "model-3.tar.xz") as archive:
+    with tarfile.open(GOLDEN / f"{request.param}.tar.xz") as archive:
         # Python 3.11 before 3.11.4, such as Debian's, has no filters; the archive is ours.
         archive.extractall(place, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    return place / "model-3"
+    return place / request.param
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def folder(unpacked, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def expected():
-    return json.loads((GOLDEN / "model-3.json").read_text(encoding="utf-8"))
+def expected(unpacked):
+    return json.loads((GOLDEN / f"{unpacked.name}.json").read_text(encoding="utf-8"))
 
 
 def same_answer(found, before):
