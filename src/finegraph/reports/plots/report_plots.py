@@ -1,7 +1,7 @@
 """The static plots of a report, for print: each as SVG and PNG, from the same numbers as the page.
 
     training          photos per label
-    examples          the paper's panels: photos, coarse labels, answers of each run, similar training photos
+    examples          the paper's shown: photos, coarse labels, answers of each run, similar training photos
     accuracy          fine label and kinds, with intervals
     confusion         the matrix of fine labels, in the order by coarse labels
     calibration       accuracy against confidence
@@ -141,13 +141,13 @@ def _training(run: RunResults) -> Any:
         return None
     binary = [kind for kind in run.graph.kinds if run.graph.kind(kind).binary]
     kinds = [kind for kind in run.graph.kinds if kind not in binary][:3]
-    panels = [("fine label", run.graph.fine, training["fine"])]
-    panels += [(kind, run.graph.labels(kind), training["kinds"][kind]) for kind in kinds]
+    shown = [("fine label", run.graph.fine, training["fine"])]
+    shown += [(kind, run.graph.labels(kind), training["kinds"][kind]) for kind in kinds]
     if binary:
-        panels.append(("yes/no kind, counting yes", tuple(binary), [training["kinds"][kind][1] for kind in binary]))
-    heights = [2.1 if MAX_ACROSS < len(counts) <= MAX_UPRIGHT else 1.35 for _, _, counts in panels]
-    figure, axes = new_figure(6.4, sum(heights), len(panels), height_ratios=heights)
-    for axis, (name, labels, counts) in zip(axes[:, 0], panels, strict=True):
+        shown.append(("yes/no kind, counting yes", tuple(binary), [training["kinds"][kind][1] for kind in binary]))
+    heights = [2.1 if MAX_ACROSS < len(counts) <= MAX_UPRIGHT else 1.35 for _, _, counts in shown]
+    figure, axes = new_figure(6.4, sum(heights), len(shown), height_ratios=heights)
+    for axis, (name, labels, counts) in zip(axes[:, 0], shown, strict=True):
         order = sorted(range(len(counts)), key=lambda place: (-counts[place], place))
         ordered = [counts[place] for place in order]
         axis.bar(range(len(ordered)), ordered, width=0.85 if len(ordered) < 400 else 1.0, color=BAR)
@@ -293,10 +293,10 @@ def _values(runs: Sequence[RunResults]) -> Any:
     coverage = axes[0, -1]
     coverage.plot([0, 100], [0, 100], **DIAGONAL)
     for axis, name in zip(axes[0], names, strict=False):
-        told = [
+        shown = [
             (number, run, run.result.numbers[name]) for number, run in enumerate(runs) if name in run.result.numbers
         ]
-        for number, run, one in told:
+        for number, run, one in shown:
             look = look_of(number)
             axis.plot(
                 [true for true, _ in one.pairs],
@@ -320,14 +320,14 @@ def _values(runs: Sequence[RunResults]) -> Any:
                 markersize=3,
                 label=f"{run_name(run, 50)}: {short(name, 60, 6.5)}" if len(runs) > 1 else short(name, 110, 6.5),
             )
-        unit = told[0][2].unit
-        if any(run.graph.number(name).scale == "log" for _, run, _ in told if name in run.graph.numbers):
+        unit = shown[0][2].unit
+        if any(run.graph.number(name).scale == "log" for _, run, _ in shown if name in run.graph.numbers):
             for log_axis, set_scale in ((axis.xaxis, axis.set_xscale), (axis.yaxis, axis.set_yscale)):
                 set_scale("log")
                 log_axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 log_axis.set_major_formatter("{x:g}")
                 log_axis.set_minor_formatter("")
-        ends = [value for _, _, one in told for pair in one.pairs for value in pair]
+        ends = [value for _, _, one in shown for pair in one.pairs for value in pair]
         axis.plot([min(ends), max(ends)], [min(ends), max(ends)], **DIAGONAL)
         axis.set_title(short(f"{name}, {unit}" if unit else name, 140, 8.5, bold=True), loc="left")
         axis.set_xlabel("true")
