@@ -35,7 +35,7 @@ DRILLS = {
     "files": ("sealed_log_faults",),
     "labelling": ("damage", "store_faults"),
     "nn": ("in_torch",),
-    "search": ("index_faults",),
+    "search": ("index_faults", "milvus"),
     "tests": ("benchmarks", "examples", "site"),
     "training": ("checkpoint_faults", "distributed", "sharded_ranks", "training_drills", "typed_ranks", "typed_shards"),
     "web": ("label_serve", "serve_connections", "serve_contract", "serve_photo_files", "serve_predict", "serve_robust"),

@@ -14,6 +14,7 @@ def run(tmp_path, monkeypatch):
     return make_run(tmp_path / "run", make_photos(tmp_path / "photos"))
 
 
+@pytest.mark.deep
 def test_table(finegraph, run, tmp_path):
     outcome = finegraph("evaluate", run)
     assert (outcome.code, outcome.err) == (0, "")
@@ -57,6 +58,7 @@ def test_json_is_the_result(finegraph, run):
     assert (document["views"], document["box"], document["sure"]["risk"]) == (10, True, 0.2)
 
 
+@pytest.mark.deep
 def test_calibration_and_unknown_photos(finegraph, run, tmp_path):
     foreign = make_foreign(tmp_path / "foreign")
     outcome = finegraph(

@@ -94,6 +94,7 @@ def test_the_list_opens_on_the_page(finegraph, model, photos, tmp_path, monkeypa
     assert served[0].security.port == 0
 
 
+@pytest.mark.deep
 def test_photos_that_cannot_be_read_may_be_left_out(finegraph, model, photos):
     (photos / "broken.jpg").write_bytes(b"no photo")
     outcome = finegraph("suggest-photos", model, photos)

@@ -143,6 +143,7 @@ def test_relatives_are_siblings_too_the_most_changed_first(finegraph, model, pho
     assert "kung pao @ A" not in relatives
 
 
+@pytest.mark.deep
 def test_values_of_a_new_label(finegraph, tmp_path, monkeypatch, photo):
     tiny.register(monkeypatch)
     graph = fitted().graph

@@ -89,6 +89,7 @@ def test_one_file_in_two_splits(tmp_path):
     assert one.files == (str(path),)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp", "bmp", "tif"])
 def test_pictures_are_known_again_in_another_form(tmp_path, ending):
     originals, copies = [], []

@@ -112,6 +112,7 @@ def test_photos_of_a_label_differ(small):
             assert np.abs(pictures[one] - pictures[two]).mean() > 8
 
 
+@pytest.mark.deep
 def test_wild_photos_are_not_like_controlled_ones(small):
     label = Counter(photo.label for photo in small.photos if photo.split == "wild").most_common(1)[0][0]
 
@@ -185,6 +186,7 @@ def test_what_is_eaten_is_gone(full):
     assert np.mean([full.grams(photo) / portion[photo.label] for photo in wild]) < 0.9
 
 
+@pytest.mark.deep
 def test_a_dear_restaurant(full):
     """The same dish costs more where everything does."""
     price = dict(zip(full.graph().fine, full.graph(numbers=True).values("price").tolist(), strict=True))

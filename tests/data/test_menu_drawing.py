@@ -38,6 +38,7 @@ def plain():
     return drawn()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "cabbage"])
 def test_every_ingredient_changes_the_picture(name, plain):
     with_it = drawn(portions=(*PLAIN.portions, Portion(name, 0.6)))

@@ -257,6 +257,7 @@ def test_broken_exif_data_do_not_spoil_a_photo(tmp_path):
     assert read_picture(tmp_path / "a.png").size == (64, 48)
 
 
+@pytest.mark.deep
 def test_large_jpegs_are_decoded_smaller_but_large_enough(tmp_path):
     path = save(tmp_path / "a.jpg", width=1601, height=1200)
     small = read_picture(path, at_least=(256, 256))

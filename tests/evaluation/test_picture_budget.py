@@ -44,6 +44,7 @@ def test_the_largest_look_that_fits(photos):
         assert fitting_look(photos, LOOKS, int(1.1 * size)) == (look, 40)
 
 
+@pytest.mark.deep
 def test_fewer_pictures_where_even_the_smallest_do_not_fit(photos):
     room = size_of(photos, LOOKS[-1]) // 2
     look, count = fitting_look(photos, LOOKS, room)

@@ -108,6 +108,7 @@ def test_a_full_disk_at_each_operation_leaves_the_log_as_it_was(tmp_path, monkey
     assert _ids(tmp_path) == [entry["id"] for entry in log.entries] == ["first", "second", "last"]
 
 
+@pytest.mark.deep
 def test_each_flipped_bit_and_each_cut_is_noticed(tmp_path):
     log = _log(tmp_path)
     for name in "ab":

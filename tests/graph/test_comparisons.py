@@ -325,6 +325,7 @@ def next_pair(fit, count, seed=0, **options):
     return telling_pair(fit, mean, spread, rng, **options)
 
 
+@pytest.mark.deep
 def test_the_start_favours_nobody():
     pairs = [next_pair(None, 5, seed) for seed in range(400)]
     assert {frozenset(pair) for pair in pairs} == {frozenset(pair) for pair in itertools.combinations(range(5), 2)}
@@ -354,6 +355,7 @@ def test_new_things_come_first_and_many_are_drawn_from():
     assert min(next_pair(fit, 700)) >= 690
 
 
+@pytest.mark.deep
 def test_asking_by_gain_finds_an_order_with_fewer_questions_than_by_lot():
     truth = np.linspace(-4, 4, 12)
     names = [str(number) for number in range(12)]

@@ -93,6 +93,7 @@ def test_names_of_things_that_are_different_are_left_alone():
     assert len(set(REAL_NAMES)) == len(REAL_NAMES) > 150
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_slip_among_very_many_names_is_found(count):
     rng = np.random.default_rng(0)

@@ -69,6 +69,7 @@ def test_dense_columns_are_like_a_kind_of_their_own(form):
     np.testing.assert_allclose(total, scores, atol=1e-9)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
 def test_equals_a_dense_solution_on_every_form_of_graph(form):
     for seed in range(3):

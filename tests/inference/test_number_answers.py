@@ -118,6 +118,7 @@ def named(graph, statement):
     return statement.kind, (labels.index(statement.low), labels.index(statement.high))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
 def test_sure_answers_are_the_most_specific_statements(numbers):
     kinds_of_answers = set()

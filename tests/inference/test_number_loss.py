@@ -130,6 +130,7 @@ def batches(numbers, kind=Batch, **options):
         yield kind(number, case, **options)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [Batch, BatchWithEvidence])
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
 def test_terms_equal_quadrature(numbers, kind):
@@ -164,6 +165,7 @@ def above_0(numbers):
     return torch.stack([numbers[..., 0], numbers[..., 1] + 0.1], dim=-1)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [Batch, BatchWithEvidence])
 @pytest.mark.parametrize("by", ["rows", "columns"])
 def test_gradients_equal_finite_differences(by, kind):
@@ -179,6 +181,7 @@ def test_gradients_equal_finite_differences(by, kind):
         assert_right_gradient(loss, batch.leaves, batch.rng)
 
 
+@pytest.mark.deep
 def test_gradients_of_sets_equal_finite_differences_and_one_member_is_that_label():
     for batch in batches(range(12)):
         fine = torch.tensor(batch.fine)

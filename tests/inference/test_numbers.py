@@ -133,6 +133,7 @@ def random_evidence(sample):
     return given, potentials
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
 def test_evidence_equals_quadrature(numbers):
     for sample in samples(numbers):
@@ -153,6 +154,7 @@ def test_evidence_equals_quadrature(numbers):
         assert close(told.log_prob_of(again)[0], 0.0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sign", [">=", "<=", ">", "<", "to"])
 def test_ranges_of_ordered_kinds_equal_enumeration(sign):
     compared = 0
@@ -287,6 +289,7 @@ def test_points_have_exact_quantiles_and_intervals():
     assert value.mean.item() == pytest.approx(0.1 * 2010 + 0.5 * 2011 + 0.4 * 2014)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("evidence", ["<= 1e50", ">= -1e50", (-1e60, 1e50), (-1e99, None)])
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_far_limit_changes_no_quantile(evidence, scale):

@@ -33,6 +33,7 @@ def many_kinds(count, fine=20, weighted=False):
     return fg.LabelGraph.from_parents(names, {f"kind {j}": rng.integers(0, 4, fine) for j in range(count)})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_very_many_kinds_with_every_option(dtype, weighted):

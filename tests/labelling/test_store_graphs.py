@@ -28,6 +28,7 @@ UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much]  
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=UNCHECKED)
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_columns_are_another_form_of_the_graph(graph):

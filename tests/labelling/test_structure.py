@@ -45,6 +45,7 @@ ALL = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("change", ALL, ids=lambda change: f"{change_name(change)}")
 def test_each_change_can_be_previewed_undone_redone_and_looked_back_at(store, menu, new_id, change):
     version = store.version

@@ -170,6 +170,7 @@ def test_labels_seen_on_photos_and_missing_fine_labels():
     ).mean()
 
 
+@pytest.mark.deep
 def test_missing_fine_labels_may_be_nan():
     features, names, _, _ = digits(2)
     labels = np.array([*names[:-1], float("nan")], dtype=object)
@@ -205,6 +206,7 @@ def test_float32_features_are_fitted_in_float32():
     )
 
 
+@pytest.mark.deep
 def test_the_same_twice(fitted):
     model, test, _ = fitted
     features, names, _, _ = digits(3)
@@ -409,6 +411,7 @@ def test_class_means_need_nothing_to_be_set():
     assert np.allclose(model.predict_proba(test, given={"parity": "odd"})[:, model.classes_ == "two"], 0)
 
 
+@pytest.mark.deep
 def test_the_solver_is_chosen_by_held_out_samples_and_says_why():
     features, names, test, truth = digits(2)
     few = BipartiteClassifier(DIGITS).fit(features, names)

@@ -106,6 +106,7 @@ def torch_runner(model, content):
     return TorchRunner(content, len(model.graph), coarse_count(model.graph), len(model.graph.numbers))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_onnx_answers_as_the_model(parts):
     model = classifier(**parts)
@@ -118,6 +119,7 @@ def test_onnx_of_every_form_of_graph(form):
     assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 def test_the_files_tell_numbers():
     model = classifier(PRICES)
     answers = OnnxRunner(onnx_bytes(model))(images(2))
@@ -221,6 +223,7 @@ def test_what_the_file_says_about_itself():
     assert [one.name for one in content.graph.output] == list(OF_KINDS)
 
 
+@pytest.mark.deep
 def test_only_the_images_must_be_given():
     import onnxruntime
 

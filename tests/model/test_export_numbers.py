@@ -164,6 +164,7 @@ def asked_of(form, samples, seed=52, size=300):
     return Asked(graph, fine, coarse, scores if FORMS.index(form) % 3 else None, 17 + FORMS.index(form) % 2), rng
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
 def test_evidence_on_numbers_equals_that_of_the_posterior(form):
     asked, rng = asked_of(form, 8)
@@ -181,6 +182,7 @@ def test_evidence_on_numbers_equals_that_of_the_posterior(form):
                 np.testing.assert_array_equal(part, again)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS[:3])
 def test_without_evidence_the_answers_are_those_of_a_file_without_its_inputs(form):
     asked, _ = asked_of(form, 4)
@@ -195,6 +197,7 @@ FAR = Number.from_values("far", [1.0, 2.0, 3.0, None, 5.0, 5.0], [0.1, 0.001, 0.
 SCALES = {"linear": FAR, "log": Number("far", FAR.values, FAR.spreads, "log")}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("size", [1.0, 1e4])
 @pytest.mark.parametrize(
@@ -212,6 +215,7 @@ def test_far_and_narrow_limits_with_extreme_scores(scale, size, limits):
     asked.agree(np.tile(np.array(limits, np.float64), (3, 1, 1)), np.tile(np.array(NO_ESTIMATE), (3, 1, 1)), 2e-5)
 
 
+@pytest.mark.deep
 def test_what_cannot_be_true_of_a_number_spoils_its_own_row_alone():
     number = Number.from_values("mass", [1.0, 2.0, 4.0], scale="log")
     heat = Number.from_values("heat", [1.0, None, 3.0], [0.5, 0.0, 0.0])

@@ -58,6 +58,7 @@ def test_two_networks_of_different_architectures(two):
         two.of_features(features)
 
 
+@pytest.mark.deep
 def test_auxiliary_heads_exist_for_training_alone(two):
     assert [head.features for head in two.auxiliary_heads] == [1024, 1024]
     assert all(isinstance(head, BipartiteHead) and head.coarse_features is None for head in two.auxiliary_heads)

@@ -193,6 +193,7 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
                 assert torch.allclose(got, expected, atol=1e-10 * scale), name
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 1), (3, 2)])
 def test_a_grid_adds_up_to_one_head(groups, size):
     """Each group has photos of its own; the third of three has one."""
@@ -303,6 +304,7 @@ def test_copies_of_rows_stay_alike_to_the_bit(batch):
             assert torch.equal(own.grad, theirs.grad)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("scale", "dtype", "tolerance"),

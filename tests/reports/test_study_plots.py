@@ -64,6 +64,7 @@ def test_the_same_rows_give_the_same_file(drawn, tmp_path):
     assert (tmp_path / "accuracy-test.svg").read_bytes() == (folder / "accuracy-test.svg").read_bytes()
 
 
+@pytest.mark.deep
 def test_each_way_of_measuring_has_its_own_figure(tmp_path):
     rows = [row("softmax", "all", 0.5, split="wild photos", views=10), row("softmax", "all", 0.6, box=True)]
     assert set(draw_study(rows, tmp_path)) == {

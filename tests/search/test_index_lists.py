@@ -279,6 +279,7 @@ class TestSmallIndex:
         hits = Index.open(folder, small=small).search(np.ones(SIZE), count)[0]
         return [hit.path for hit in hits]
 
+    @pytest.mark.deep
     def test_it_answers_as_the_whole_one_does(self, tmp_path):
         whole = make(tmp_path / "index", columns(400), columns(50, seed=1), method="approximate")
         small = Index.open(tmp_path / "index", small=True)

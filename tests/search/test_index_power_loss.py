@@ -45,6 +45,7 @@ def drill(folder, kind, tmp_path):
     return lose_power(folder, lambda place: index_drills.change(place, kind), judge, tmp_path / "spare")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_of_power_at_each_moment(folder, tmp_path, kind):
     assert drill(folder, kind, tmp_path) >= {"remove": 5, "compact": 20}.get(kind, 10)

@@ -94,6 +94,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", FILTERS, ids=range(len(FILTERS)))
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_filters_are_exact(index, options, count):
@@ -138,6 +139,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("same", "other"), CONDITIONS)
 @pytest.mark.parametrize("options", [{}, {"where": {"restaurant": "B"}}, {"per_label": 1}], ids=str)
 def test_conditions_rank_by_the_joint_posterior(index, same, other, options):

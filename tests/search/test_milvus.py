@@ -53,6 +53,7 @@ def alike(one, two):
     ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("guessed", [False, True])
 def test_filters_by_numbers_are_those_of_the_built_in_engine(tmp_path, guessed):
     part = dataclasses.replace(columns(60, seed=1), kinds={})
@@ -90,6 +91,7 @@ def test_fine_labels_are_numbered_once_for_all_photos_and_hits(monkeypatch):
     assert collection.fine_numbers == {"a": 0, "b": 1, "c": 2}
 
 
+@pytest.mark.deep
 def test_an_approximate_search_says_what_it_finds(tmp_path):
     part = columns(600, seed=2)
     _, milvus = both(tmp_path, part, graph=tiny_index.GRAPH, method="approximate")
@@ -104,6 +106,7 @@ def test_an_approximate_search_says_what_it_finds(tmp_path):
     assert len(few) == sum(label == FOREIGN for label in part.labels)
 
 
+@pytest.mark.deep
 def test_photos_are_replaced_listed_and_removed(tmp_path):
     odd = os.fsdecode(b"/photos/b\xff/1.jpg")
     part = columns(4, seed=1)
@@ -124,6 +127,7 @@ def test_photos_are_replaced_listed_and_removed(tmp_path):
     assert [photo.path for photo in milvus.copies(part.keys[0].tobytes())] == part.paths[:1]
 
 
+@pytest.mark.deep
 def test_copies_of_a_photo_are_left_out_by_content_and_box(tmp_path):
     keys = PhotoKeys(b"the content of a file")
     box = tiny_box()
@@ -145,6 +149,7 @@ def tiny_box():
     return Box(1.0, 2.0, 30.0, 40.5)
 
 
+@pytest.mark.deep
 def test_from_photos_to_hits(tmp_path, monkeypatch):
     """Every command on an index, beside the same on an index of files."""
     tiny.register(monkeypatch)
@@ -179,6 +184,7 @@ def test_from_photos_to_hits(tmp_path, monkeypatch):
     assert facts.engine == "milvus"
 
 
+@pytest.mark.deep
 def test_what_is_wrong_is_said_in_words(tmp_path, monkeypatch):
     options = {"model": MODEL, "graph": tiny_index.GRAPH, "feature_size": SIZE}
     with pytest.raises(SearchEngineError, match=r"127\.0\.0\.1:9: Milvus does not answer as it should.*server runs"):

@@ -75,6 +75,7 @@ def test_processes_share_each_batch(tmp_path, size):
     assert any(not len(batch.sample) for part in parts for batch in part) == (size > 1)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", [2, 5])
 def test_threads_change_nothing(manifest, workers):
     data = read_training_data(tiny.settings_for(manifest))

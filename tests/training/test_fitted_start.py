@@ -54,6 +54,7 @@ def test_epoch_0_is_the_fitted_head_before_any_step(manifest, unbroken):
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fit", FITS)
 def test_steps_that_harm_leave_the_fitted_head(manifest, tmp_path, fit):
     tuned = tiny.tune(manifest, tmp_path / "run", fit=fit, **FITTED | {"lr": 3.0, "refit": False})
@@ -86,6 +87,7 @@ def test_a_stopped_run_goes_on_exactly(manifest, unbroken, tmp_path, stop):
     tiny.same(path, unbroken.folder.path)
 
 
+@pytest.mark.deep
 def test_a_run_without_a_checkpoint_begins_again(manifest, unbroken, tmp_path):
     path = tmp_path / "run"
     RunFolder.create(path).write_config(tiny.settings_for(manifest, fit="prototypes", **FITTED).resolve().to_dict())
@@ -115,6 +117,7 @@ def test_epochs_between_validations(manifest, tmp_path, start):
     assert tuned.metrics["nll"] == best["val_nll"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("views", [1, 3])
 def test_heads_are_fitted_to_as_many_views_after_an_epoch_as_before(manifest, tmp_path, views):
     changes = FITTED | {"epochs": 1, "lr": 0.0, "train_views": views}
@@ -133,6 +136,7 @@ def test_frozen_layers_stay_and_the_others_move(manifest, tmp_path):
     assert {"network.backbone.norm.weight", "network.backbone.second.weight"} <= moved
 
 
+@pytest.mark.deep
 def test_without_validation_photos_the_last_epoch_is_the_result_and_the_run_says_so(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=5, val=0)
@@ -161,6 +165,7 @@ def test_training_views_are_smaller_parts():
     assert training_views(ViewSettings(resize=36, size=32), replace(recipe, train_scale=0.5)).size == 32
 
 
+@pytest.mark.deep
 def test_a_whole_network_with_class_means_can_be_taught(manifest, tmp_path):
     settings = TrainSettings(data=str(manifest), graph=str(manifest.parent / "graph.csv"), network="tiny", tune="all",
                              weights="none", recipe="fitted", fit="prototypes", photo_labels="ignore", epochs=1,

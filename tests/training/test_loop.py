@@ -72,6 +72,7 @@ def test_a_run_that_was_asked_to_stop_goes_on_exactly(manifest, unbroken, tmp_pa
     assert tuned.metrics == tiny.best(unbroken).state["progress"]["best_figures"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("step", "minutes"), [(3, 0.0), (3, 5.0), (5, 0.0), (12, 5.0), (RANDOM.randrange(6, 15), 0.0)])
 def test_a_run_that_died_goes_on_exactly(manifest, unbroken, tmp_path, step, minutes):
     path = tmp_path / "run"
@@ -81,6 +82,7 @@ def test_a_run_that_died_goes_on_exactly(manifest, unbroken, tmp_path, step, min
     tiny.same(path, unbroken)
 
 
+@pytest.mark.deep
 def test_a_run_that_died_between_a_row_and_its_checkpoint_goes_on_exactly(manifest, unbroken, tmp_path):
     path = tmp_path / "run"
 
@@ -199,6 +201,7 @@ def test_a_signal_within_a_step_stops_after_that_step(manifest, unbroken, tmp_pa
     tiny.same(tmp_path / "run", unbroken)
 
 
+@pytest.mark.deep
 def test_a_signal_within_validation_does_not_wait_for_its_end(manifest, unbroken, tmp_path):
     def alter(network):
         sent = []

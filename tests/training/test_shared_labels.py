@@ -35,6 +35,7 @@ def gaps(tmp_path_factory):
     return tiny.make_photos(tmp_path_factory.mktemp("gaps"), gaps=True)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("changes", [ALIKE, {"recipe": "fitted", "precision": "float64", "lr": 0.001, "epochs": 2}])
 def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
     monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
@@ -48,6 +49,7 @@ def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
         torch.testing.assert_close(two.network.state_dict()[name], tensor, rtol=1e-7, atol=1e-9, msg=name)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("stop", "optimizer"), [(1, "adamw"), (4, "sgd"), (7, "sgd")]
 )  # 5 steps in an epoch; a signal after one is heard in the next
@@ -107,6 +109,7 @@ def test_weights_that_answer_nan_are_not_saved(manifest, tmp_path):
     assert shards(tmp_path / "run", manifest).last().step == 2
 
 
+@pytest.mark.deep
 def test_bad_photos_are_left_out(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=2, val=1)

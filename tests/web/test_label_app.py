@@ -467,6 +467,7 @@ def test_photos_are_labelled_after_their_class_was_renamed(session, client):
     assert (gone.status_code, gone.json()["type"]) == (422, "urn:finegraph:problem:unknown-name")
 
 
+@pytest.mark.deep
 def test_an_edit_of_a_photo_comes_again_after_a_rename_and_a_restart(tmp_path):
     photos = photo_folder(tmp_path / "photos", [TOFU, "shumai @ Lei Garden"])
     body = {"person": "Ann", "edit": "edit-photo", "kind": "spicy", "value": "no", "seen": 0}

@@ -1,6 +1,7 @@
 """The windows of the labelling page, in a real browser: names, files, history, suggestions, and the list of actions."""
 
 import httpx
+import pytest
 from label_hands import SHUMAI, TOFU, press, saved
 from label_server import serving
 from playwright.sync_api import expect
@@ -278,6 +279,7 @@ def test_the_grid_marks_cells_that_the_check_doubts(tmp_path, page):
         page.close()  # it would go on asking a server that is gone
 
 
+@pytest.mark.deep
 def test_marks_are_told_of_one_kind_and_of_classes_that_are_there(tmp_path):
     dishes = ["ramen"] * 9 + ["ramem"]
     table = ["fine,dish,egg", *[f"bowl {n},{dish},{'yes' if n % 2 else 'no'}" for n, dish in enumerate(dishes)]]

@@ -82,6 +82,7 @@ def test_a_range_on_the_page(page, server):
     assert shown(page) == expected(server, content)
 
 
+@pytest.mark.deep
 def test_ranges_over_http(server):
     photo = {"photo": ("a.png", photo_bytes(3), "image/png")}
     answer = server.client.post("/v1/predict", files=photo, data={"given": "price<=10", "scores": "true"}).json()

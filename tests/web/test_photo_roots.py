@@ -59,6 +59,7 @@ def test_a_sample_that_becomes_a_link_while_it_is_served_is_refused(outside):
             assert str(outside.folder) not in refused.text
 
 
+@pytest.mark.deep
 def test_only_what_can_be_decoded_is_sent(outside):
     broken = photo_bytes(form="PNG", width=300, height=200)
     (outside.photos / "0.png").write_bytes(SECRET)
@@ -108,6 +109,7 @@ def label_session(tmp_path, data):
     return open_session(str(tmp_path / "menu.csv"), data=str(data))
 
 
+@pytest.mark.deep
 def test_the_labelling_page_leaves_out_links_and_refuses_what_becomes_one(tmp_path):
     outside = Outside(tmp_path / "menu")
     data = tmp_path / "data"

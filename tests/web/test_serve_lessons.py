@@ -38,6 +38,7 @@ def _form(*files, **fields):
     return {"files": [*parts, *(one for some in files for one in some)]}
 
 
+@pytest.mark.deep
 def test_without_being_asked_a_server_takes_no_lessons(folder):
     with running(fg.load(folder)) as server:
         assert server.client.get("/v1/model").json()["teaching"] is False
@@ -46,6 +47,7 @@ def test_without_being_asked_a_server_takes_no_lessons(folder):
     assert fg.load(folder).lessons == ()
 
 
+@pytest.mark.deep
 def test_a_lesson_changes_answers_and_its_undo_restores_them(folder):
     with running(fg.load(folder), teach=True) as server:
         client, photo = server.client, _file(9)
@@ -111,6 +113,7 @@ BAD_LESSONS = [
 ]
 
 
+@pytest.mark.deep
 def test_bad_lessons_are_refused_and_leave_nothing(folder):
     with running(fg.load(folder), teach=True) as server:
         for fields, words in BAD_LESSONS:
@@ -136,6 +139,7 @@ def test_other_sites_and_those_without_the_token_teach_nothing(folder):
         assert server.client.post("/v1/lessons", headers=known, **form).status_code == 200
 
 
+@pytest.mark.deep
 def test_a_full_disk_is_said_and_changes_nothing(folder, monkeypatch):
     import errno
     import os
@@ -174,6 +178,7 @@ def test_a_photo_is_taught_in_as_many_views_as_the_model_was_fitted_to(tmp_path,
     assert np.abs(once.features - taught.features).max() > 1e-3
 
 
+@pytest.mark.deep
 def test_values_of_a_new_label_over_http(tmp_path, monkeypatch):
     tiny.register(monkeypatch)
     graph = fitted().graph
@@ -189,6 +194,7 @@ def test_values_of_a_new_label_over_http(tmp_path, monkeypatch):
     assert number.spreads[-1] == pytest.approx(5 / 12**0.5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("views", [1, 4])
 def test_the_answers_of_a_lesson_are_those_of_predict(folder, views):
     classifier = fitted()

@@ -139,6 +139,7 @@ def test_keys_of_thumbnails_cannot_be_made_by_others():
         two.photo(key)
 
 
+@pytest.mark.deep
 def test_a_graph_without_kinds_is_served():
     with pytest.MonkeyPatch.context() as patch:
         tiny.register(patch)

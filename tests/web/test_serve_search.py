@@ -343,6 +343,7 @@ def priced(tmp_path, monkeypatch):
     return graph, model
 
 
+@pytest.mark.deep
 def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, priced):
     graph, model = priced
     index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))

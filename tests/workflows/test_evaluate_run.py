@@ -31,6 +31,7 @@ def run(manifest, tmp_path):
     return make_run(tmp_path / "run", manifest)
 
 
+@pytest.mark.deep
 def test_the_test_photos_of_the_run(run, manifest):
     found = evaluate_run(run)
     assert found.folder == run / "evaluations/test"
@@ -72,6 +73,7 @@ def test_names_that_are_no_names(run, name):
         evaluate_run(run, name=name)
 
 
+@pytest.mark.deep
 def test_a_quicker_process_keeps_its_name(run, monkeypatch):
     """Between the look and the renaming, another process makes an evaluation of that name."""
     rename = evaluation_folder.os.rename
@@ -91,6 +93,7 @@ def test_a_quicker_process_keeps_its_name(run, monkeypatch):
 
 
 class TestPhotos:
+    @pytest.mark.deep
     def test_all_of_another_source(self, run, manifest, tmp_path):
         other = tmp_path / "other"
         for sample in read_samples(manifest).split("val"):
@@ -111,6 +114,7 @@ class TestPhotos:
         with pytest.raises(UnknownNameError, match="fine label 'small reed'; did you mean 'small red'"):
             evaluate_run(run, data=str(tmp_path / "wrong.csv"))
 
+    @pytest.mark.deep
     def test_what_training_held_out_is_the_split_val(self, manifest, tmp_path):
         manifest.write_text(manifest.read_text().replace(",val,", ",train,"))
         run = make_run(tmp_path / "held", manifest, val_share=0.3, seed=3)
@@ -121,6 +125,7 @@ class TestPhotos:
         again = evaluate_run(run, data=f"manifest:{manifest}", split="val")  # the same source, written in another way
         assert (again.result.photos, again.held_out, again.trained_on) == (len(held), True, 0)
 
+    @pytest.mark.deep
     def test_bad_photos(self, run, manifest):
         bad = read_samples(manifest).split("test")[3].path
         bad.write_bytes(b"")
@@ -135,6 +140,7 @@ class TestPhotos:
 
 
 class TestCalibration:
+    @pytest.mark.deep
     def test_is_fitted_on_one_split_and_judged_on_another(self, run):
         plain = evaluate_run(run)
         told = []
@@ -150,6 +156,7 @@ class TestCalibration:
         assert told[-1] == (60, 60)  # those of the gallery, and those that were trained on, for similar photos
         assert PhotoClassifier.load(run).temperature == 1.0
 
+    @pytest.mark.deep
     def test_can_be_saved_with_the_model(self, run):
         before = (run / "model/model.safetensors").read_bytes()
         first = evaluate_run(run)
@@ -161,6 +168,7 @@ class TestCalibration:
         assert again.nll == found.result.nll != first.result.nll
         assert (again.calibrated_on, again.unknown) == (None, found.result.unknown)
 
+    @pytest.mark.deep
     def test_photos_of_none_of_the_classes(self, run, tmp_path):
         foreign = make_foreign(tmp_path / "foreign")
         found = evaluate_run(run, calibrate="val", unknown=str(foreign), score="energy")
@@ -217,6 +225,7 @@ def test_a_full_disk_leaves_nothing(run, monkeypatch):
     assert list((run / "evaluations").iterdir()) == []
 
 
+@pytest.mark.deep
 def test_how_good_features_are_for_search(run):
     found = evaluate_run(run, name="search", retrieval=True)
     result = EvaluationResult.read(found.folder / "result.json").retrieval

@@ -67,6 +67,7 @@ def test_the_file_answers_as_predict(run, manifest, tmp_path):
         assert np.exp(answers["log_probs"][row, best]) == pytest.approx(prediction.top[0].probability, abs=1e-5)
 
 
+@pytest.mark.deep
 def test_a_calibrated_model_keeps_its_temperature(manifest, tmp_path):
     model = make_classifier(manifest)
     model.temperature = 3.0
@@ -117,6 +118,7 @@ def test_photos_that_plain_pillow_cannot_read_are_left_out_of_that_comparison(ru
     assert (found.photos, found.plain_left_out, found.plain) == (1, 1, None)
 
 
+@pytest.mark.deep
 def test_pictures_are_drawn_where_there_are_no_photos(run, manifest, tmp_path):
     shutil.copytree(run / "model", tmp_path / "alone")
     found = export_model(tmp_path / "alone", tmp_path / "model.onnx")
@@ -153,6 +155,7 @@ def test_an_earlier_file_is_replaced(run, tmp_path):
     assert target.stat().st_size == found.size > 1000
 
 
+@pytest.mark.deep
 def test_weights_too_large_for_one_file_go_to_another(run, tmp_path, monkeypatch):
     small = export_model(run, tmp_path / "small.onnx")
     monkeypatch.setattr(onnx_file, "LARGEST", 1000)
@@ -246,6 +249,7 @@ def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
     assert wrong == ([], "the model does not know [('size', 'enormous')]\n")
 
 
+@pytest.mark.deep
 def test_the_example_with_numbers(manifest, tmp_path):
     masses = Number.from_values("net mass", [100.0, 200.0, 400.0], [10.0, 0.0, 40.0], scale="log", unit="g")
     years = Number.from_values("year", [2010, 2012, 2012])

@@ -76,6 +76,7 @@ def test_the_commands_of_the_readme_one_after_the_other(photos, tmp_path, monkey
     assert finegraph(["predict", "runs/photos", "photos/red/0.png"]) == 0
 
 
+@pytest.mark.deep
 def test_what_is_held_out(photos, tmp_path):
     result = train_run(settings(photos), Silent(), run=tmp_path / "run")
     train, held = lists(tmp_path / "run")
@@ -110,6 +111,7 @@ def test_photos_that_are_added_or_removed_later(photos, tmp_path):
         evaluate_run(tmp_path / "run")
 
 
+@pytest.mark.deep
 def test_copies_and_photos_saved_anew_are_not_judged_on(photos, tmp_path):
     """Every photo is there three times: under another name, and in another format."""
     for path in sorted(photos.rglob("*.png")):
@@ -134,6 +136,7 @@ def test_a_moved_source_keeps_its_lists(photos, tmp_path):
     assert {str(one.path.relative_to(moved)) for one in parts.val} == held
 
 
+@pytest.mark.deep
 def test_all_are_trained_on_when_asked(photos, tmp_path, capsys):
     result = train_run(settings(photos, val_share=0), Silent(), run=tmp_path / "run", report=True)
     assert (result.photos, result.held_out, result.validated_on, result.calibration) == (24, 0, None, None)
@@ -182,6 +185,7 @@ def test_a_source_with_splits_is_taken_as_it_is(photos, tmp_path):
     assert evaluate_run(tmp_path / "held", split="held-out").result.photos == 6
 
 
+@pytest.mark.deep
 def test_fewer_photos_per_class(photos, tmp_path):
     result = train_run(settings(photos, photos_per_label=3), Silent(), run=tmp_path / "run")
     train, held = lists(tmp_path / "run")
@@ -219,6 +223,7 @@ def test_all_processes_take_what_the_first_one_found(photos, monkeypatch):
     assert not opened
 
 
+@pytest.mark.deep
 def test_damaged_lists_are_refused(photos, tmp_path):
     train_run(settings(photos), Silent(), run=tmp_path / "run")
     file = tmp_path / "run" / "photos.json"
@@ -258,6 +263,7 @@ def test_a_calibration_that_cannot_be_fitted_leaves_the_model(photos, tmp_path):
     assert "expected photos with a fine label to fit it on, got none" in result.calibration_fault
 
 
+@pytest.mark.deep
 def test_training_graph_check_and_the_report_agree_on_what_kinds_are_worth(photos, tmp_path):
     (tmp_path / "graph.csv").write_text(
         'fine,tone,"price [number, EUR]"\nred,warm,4\nblue,cold,7\ngrey,cold,12\ngreen,warm,9.5\n'

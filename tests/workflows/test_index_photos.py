@@ -122,6 +122,7 @@ def test_other_labels_are_counted(run, photos, tmp_path):
     assert report.to_dict()["relabelled"] == 5
 
 
+@pytest.mark.deep
 def test_parts_are_as_large_as_the_network_is_quick(run, photos, tmp_path, monkeypatch):
     real, clock, read = workflow.extract_features, [0.0], []
 

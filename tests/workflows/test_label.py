@@ -138,6 +138,7 @@ def test_names_make_suggestions_at_once(menu_file):
         assert session.suggested.name >= 1
 
 
+@pytest.mark.deep
 def test_a_session_knows_the_photos_of_the_source_and_no_others(menu_file, photos):
     with open_session(str(menu_file), data=str(photos)) as session:
         [one, two] = session.photos("kung pao @ A")
@@ -175,6 +176,7 @@ def test_a_model_suggests_and_doubts(menu_file, photos, tmp_path, monkeypatch):
         assert session.suggested.similar == session.store.suggestions(source="similar").total
 
 
+@pytest.mark.deep
 def test_a_model_in_closed_form_suggests_what_all_photos_say(tmp_path, monkeypatch):
     """Cells are those that `graph learn` finds, with classes that look alike and have the label as reasons."""
     tiny.register(monkeypatch)

@@ -36,6 +36,7 @@ def test_empty_cells_are_listed_with_odds(model, table):
     assert found.to_dict()["empty"][0]["odds"] == found.empty[0].odds
 
 
+@pytest.mark.deep
 def test_what_is_accepted_goes_to_a_new_file(model, table, tmp_path):
     before = table.read_bytes()
     cells = tmp_path / "cells.csv"
@@ -64,11 +65,13 @@ def test_odds_accept_what_is_sure_enough(model, table, tmp_path):
     assert found.accepted == tuple(cell for cell in (*found.doubtful, *found.empty) if cell.odds >= 1.5)
 
 
+@pytest.mark.deep
 def test_kinds_that_are_asked_for(model, table):
     found = learn_graph(model, graph=table, kinds=["spicy"])
     assert {cell.kind for cell in (*found.empty, *found.doubtful)} <= {"spicy"}
 
 
+@pytest.mark.deep
 def test_faults_are_said_in_words(model, table, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="expected both or none"):
         learn_graph(model, graph=table, accept="40")

@@ -107,6 +107,7 @@ def test_numbers_are_those_of_the_posterior():
     assert describe(posterior, ["a", "b", "c"], PredictionSettings(risk=0.0))[0].numbers["price"].probability == 0.999
 
 
+@pytest.mark.deep
 def test_evidence_on_numbers_changes_the_answer(run):
     dear = predict_photos(run / "model", [run / "photo.png"], given=["price=13..20"]).predictions[0]
     assert dear.evidence_probability is not None

@@ -218,6 +218,7 @@ def test_the_closed_form_has_the_best_of_its_shrinkages(head):
     assert fitted.model.step(TRAIN) is None  # no step of descent trains it
 
 
+@pytest.mark.deep
 def test_auto_is_what_train_fits_and_does_not_look_at_validation_photos():
     one = fit_study_head("auto", GRAPH, ("dish",), TRAIN, VAL, 4)
     two = fit_study_head("auto", GRAPH, ("dish",), TRAIN, TEST, 4)

@@ -37,6 +37,7 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.deep
 def test_kinds_are_suggested_with_what_they_would_change(run):
     found = suggest_graph(run)
     by_name = {one.name: one for one in found.suggestions}
@@ -55,6 +56,7 @@ def test_kinds_are_suggested_with_what_they_would_change(run):
     assert read_structure(run)["suggested"] == json.loads(json.dumps(found.to_dict()))
 
 
+@pytest.mark.deep
 def test_what_a_kind_changes_is_the_difference_of_two_graphs(run):
     """The effect of a kind that is present is minus that of leaving it out."""
     with_it = suggest_graph(run)
@@ -71,6 +73,7 @@ def _written(run, graph):
     return path
 
 
+@pytest.mark.deep
 def test_what_is_accepted_opens_in_label(run, tmp_path):
     found = suggest_graph(run, accept=["last word"], output=tmp_path / "new.csv")
     assert found.accepted == ("last word",)
@@ -123,6 +126,7 @@ def test_learnt_cells_are_kept_with_photos(run):
     assert all(one["photos"] for one in cell["alike"])
 
 
+@pytest.mark.deep
 def test_what_was_accepted_stays_known(run, tmp_path):
     """Also after learning again, and what was accepted on the labelling page with it."""
     cells = tmp_path / "cells.csv"

@@ -99,6 +99,7 @@ def test_strengths_are_chosen_by_cross_validation_without_validation_photos(mani
     assert result.strengths["l2"] != TrainSettings().l2
 
 
+@pytest.mark.deep
 def test_tuning_all_keeps_the_best_epoch(manifest, tmp_path):
     watcher = Silent()
     whole = settings(manifest, tune="all", epochs=4, batch_size=8, lr=0.05)
@@ -142,6 +143,7 @@ def test_changed_settings_are_refused_by_name(manifest, tmp_path):
     assert resume_settings(tmp_path / "run", {"threads": 1}).threads == 1
 
 
+@pytest.mark.deep
 def test_changed_photos_are_refused(manifest, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(manifest.parent, photos)
@@ -159,12 +161,14 @@ def test_a_run_is_not_overwritten(manifest, tmp_path):
         train_run(settings(manifest), Silent(), run=tmp_path / "run")
 
 
+@pytest.mark.deep
 def test_new_runs_are_named_after_the_data(manifest, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = [train_run(settings(manifest), Silent()).run for _ in range(2)]
     assert names == ["runs/images", "runs/images-2"]
 
 
+@pytest.mark.deep
 def test_bad_photos_are_named_or_end_the_run(manifest, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(manifest.parent, photos)
@@ -181,6 +185,7 @@ def test_bad_photos_are_named_or_end_the_run(manifest, tmp_path):
     assert sum("grey-1.png" in note for note in watcher.notes) == 1
 
 
+@pytest.mark.deep
 def test_two_networks(manifest, tmp_path):
     both = settings(manifest, coarse_network="tiny", coarse_weights="none")
     for tune in ("head", "all"):
@@ -225,6 +230,7 @@ def test_resuming_a_finished_run_keeps_its_calibration(manifest, tmp_path):
         assert fg.load(tmp_path / tune).temperature == 2.0
 
 
+@pytest.mark.deep
 def test_a_run_goes_on_where_its_photos_were_moved_to(manifest, tmp_path):
     first = tmp_path / "here" / "photos"
     shutil.copytree(manifest.parent, first)
@@ -248,6 +254,7 @@ def with_colours(manifest, folder, colours):
     return folder / "images.csv"
 
 
+@pytest.mark.deep
 def test_photos_that_contradict_their_class_make_weights_or_are_ignored(manifest, tmp_path):
     with manifest.open(newline="") as file:
         label = next(csv.DictReader(file))["label"]

@@ -78,6 +78,7 @@ def test_all_faults_come_at_once_with_line_and_column(manifest, told):
     assert [(fault.line, fault.column) for fault in caught.value.faults] == [(2, "more"), (3, "kind"), (4, "less")]
 
 
+@pytest.mark.deep
 def test_a_model_has_the_number_and_the_log_says_what_does_not_fit(manifest, told, tmp_path):
     circle = LABELS + "size,red small,blue large,cem,,\n" + "size,red-large-0.png,red-large-1.png,,,photos\n"
     circle += "size,blue small,red large,ann,,\nsize,grey,blue small,ann,,\nsize,red large,grey,ann,,\n"
@@ -133,6 +134,7 @@ def test_a_batch_takes_the_other_photo_of_a_pair_along_without_its_labels(manife
     assert drawn == {(20,), (21,)}
 
 
+@pytest.mark.deep
 def test_pairs_of_photos_reach_the_steps_and_a_run_with_them_goes_on_as_if_unbroken(manifest, told, tmp_path):
     rows = "".join(f"size,red-large-{one}.png,red-large-{two}.png,,,photos\n" for one in (0, 1) for two in (2, 3, 4))
     with_pairs = str(told(LABELS + rows))

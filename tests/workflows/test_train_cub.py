@@ -58,6 +58,7 @@ def cub(tmp_path):
     return f"cub:{folder}"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("tune", ["head", "all"])
 def test_kinds_are_those_of_the_species_as_in_the_paper(cub, tmp_path, tune):
     more = {"epochs": 1, "batch_size": 4} if tune == "all" else {}

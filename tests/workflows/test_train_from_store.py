@@ -104,6 +104,7 @@ def test_labels_of_single_photos_are_those_of_a_manifest(folder, tmp_path):
     assert not same_weights(tmp_path / "store", tmp_path / "ignored")
 
 
+@pytest.mark.deep
 def test_an_earlier_edit_has_the_photo_labels_and_the_names_of_then(folder, tmp_path):
     place = make_store(tmp_path / "menu.db", folder)
     label_photos(place, {"grey-2.png": "round"})

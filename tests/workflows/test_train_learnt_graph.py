@@ -124,6 +124,7 @@ def grouped(monkeypatch):
     monkeypatch.setattr(label_tree, "group_labels", group)
 
 
+@pytest.mark.deep
 def test_a_tree_is_kept_as_kinds(manifest, tmp_path):
     watcher = Silent()
     train_run(settings(manifest, learn=("tree",)), watcher, run=tmp_path / "run")

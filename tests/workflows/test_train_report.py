@@ -58,6 +58,7 @@ def settings(manifest, **more):
     return TrainSettings(**{"data": str(manifest), "network": "tiny", "weights": "none", **more})
 
 
+@pytest.mark.deep
 def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
     result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
     assert (result.report, result.report_fault) == (str(tmp_path / "run/report.html"), None)
@@ -73,6 +74,7 @@ def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
     assert (first.thumbnails, first.gallery, first.similar) == (second.thumbnails, second.gallery, second.similar)
 
 
+@pytest.mark.deep
 def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch):
     monkeypatch.setattr(calibration, "extract_features", None)
     monkeypatch.setattr(PhotoClassifier, "pipeline", None)
@@ -80,6 +82,7 @@ def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch
     assert result.report is not None
 
 
+@pytest.mark.deep
 def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
     watcher = Quiet()
     own = settings(manifest, tune="all", epochs=1, batch_size=16)
@@ -130,6 +133,7 @@ def test_similar_photos_of_a_network_that_was_trained_as_a_whole(manifest, tmp_p
     np.testing.assert_array_equal(second.arrays["similar"], found.arrays["similar"])
 
 
+@pytest.mark.deep
 def test_bad_photos_are_left_out_and_named(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos")
@@ -206,6 +210,7 @@ def test_similar_photos_that_are_not_waited_for(manifest, tmp_path, monkeypatch)
     assert result.report_fault == "it was stopped; evaluate the run to have one"
 
 
+@pytest.mark.deep
 def test_a_label_store_that_is_gone(manifest, tmp_path):
     """The run has its own copy of what the store said, so nothing of its training photos is lost."""
     with LabelStore.create(tmp_path / "menu.db") as store:
@@ -246,6 +251,7 @@ def test_photos_that_had_a_say_in_the_model_are_named(manifest, tmp_path, more, 
     assert "test photo" not in text.lower()
 
 
+@pytest.mark.deep
 def test_a_report_that_cannot_be_written_loses_nothing(manifest, tmp_path):
     result = train_run(settings(manifest), Quiet(in_the_way=True), run=tmp_path / "run", report=True)
     assert result.finished
@@ -257,6 +263,7 @@ def test_a_report_that_cannot_be_written_loses_nothing(manifest, tmp_path):
     assert resumed.report == str(tmp_path / "run/report.html")
 
 
+@pytest.mark.deep
 def test_a_report_that_is_there_stays_when_nothing_is_trained(manifest, tmp_path):
     train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
     (tmp_path / "run/report.html").write_text("of the test photos")
@@ -265,6 +272,7 @@ def test_a_report_that_is_there_stays_when_nothing_is_trained(manifest, tmp_path
     assert (tmp_path / "run/report.html").read_text() == "of the test photos"
 
 
+@pytest.mark.deep
 def test_none_unless_asked_for_or_without_validation_photos(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", val=0)

@@ -121,6 +121,7 @@ def test_views_are_those_of_a_fitted_last_layer():
         TrainSettings(train_views=6)
 
 
+@pytest.mark.deep
 def test_a_taught_photo_is_seen_as_the_fit_saw_photos(manifest, tmp_path):
     settings = TrainSettings(data=str(manifest), graph=str(manifest.parent / "graph.csv"), network="tiny", tune="head",
                              weights="none", fit="prototypes", train_views=3, photo_labels="ignore")  # fmt: skip

@@ -37,6 +37,7 @@ def engine_of(kind, backbone, size):
     return OnnxEngine(backbone, size) if kind == "onnx" else TorchEngine(backbone)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 @pytest.mark.parametrize(
     ("name", "size"), [("tiny", 32), ("efficientnet_lite0", 64), ("efficientnet_lite0", 77), ("googlenet", 64)]

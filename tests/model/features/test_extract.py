@@ -69,6 +69,7 @@ def test_boxes(tmp_path, box):
     assert torch.allclose(found.fine[0], found.fine[2]) != box
 
 
+@pytest.mark.deep
 def test_engines_agree_on_a_real_network(tmp_path):
     torch.manual_seed(3)
     network = tiny_network(build_backbone("efficientnet_lite0"))

@@ -104,6 +104,7 @@ def test_a_fit_compresses_and_says_so():
         torch.testing.assert_close(again.head.state_dict()[name].to(value), value, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.deep
 def test_the_contest_judges_the_closed_form_as_it_was_fitted():
     normal, targets = photos(8)
     fit = fit_prototypes(normal.exp(), targets, GRAPH)

@@ -204,6 +204,7 @@ def test_a_start_saves_steps_and_changes_nothing(head):
 # ---- drawn to another head -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", ["softmax", "bipartite"])
 def test_few_scores_at_a_time_and_few_steps_remembered_lead_to_the_same_minimum(monkeypatch, head):
     settings = FitSettings(head=head, **EXACT)
@@ -344,6 +345,7 @@ def test_labels_without_samples_have_the_weights_that_the_priors_expect(laplacia
     assert torch.allclose(head.fine(mean)[6:], torch.zeros(3).double(), atol=1e-12)
 
 
+@pytest.mark.deep
 def test_samples_with_only_a_coarse_label_help():
     features, target = menu_samples(per_label=8, noise=0.5)
     dish = torch.from_numpy(MENU.parents("dish"))[target]

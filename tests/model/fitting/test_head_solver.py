@@ -29,6 +29,7 @@ def same(one, two):
     return all(torch.equal(value, two.state_dict()[name]) for name, value in one.state_dict().items())
 
 
+@pytest.mark.deep
 def test_the_closed_form_unless_held_out_samples_prefer_descent(monkeypatch):
     given = samples()
     solved = solve_head(given, GRAPH)
@@ -111,6 +112,7 @@ def test_a_head_of_scaled_features_takes_unscaled_ones():
     assert not same(solved.head, solve_head(given, GRAPH, DESCENT).head)
 
 
+@pytest.mark.deep
 def test_strengths_are_chosen_on_validation_samples_else_on_folds_else_not_at_all():
     given, val, grid = samples(noise=2.0), samples(noise=2.0, seed=1), {"l2": [1.0, 0.1, 0.001]}
     settings = SolverSettings(solver="descent", grid=grid, grid_tolerance=1e-3)
@@ -128,6 +130,7 @@ def test_strengths_are_chosen_on_validation_samples_else_on_folds_else_not_at_al
     assert choose_strengths(given, GRAPH, settings, nobody)[1].best == compare_settings(tried, GRAPH, given).best
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("solver", ["prototypes", "descent"])
 def test_a_head_is_fitted_alike_with_what_was_chosen(solver):
     first = solve_head(samples(), GRAPH, SolverSettings(solver=solver, grid={"l2": [0.1, 0.01]}))
@@ -139,6 +142,7 @@ def test_a_head_is_fitted_alike_with_what_was_chosen(solver):
     assert not same(other.head, first.head)
 
 
+@pytest.mark.deep
 def test_what_is_recorded_is_json_with_a_weight_for_each_kind():
     descent = solve_head(samples(), GRAPH, SolverSettings(solver="descent", descent=FitSettings(l2=0.02)))
     assert (descent.strengths["l2"], descent.strengths["kind_weight"]) == (0.02, {"dish": 1.0})
@@ -149,6 +153,7 @@ def test_what_is_recorded_is_json_with_a_weight_for_each_kind():
     assert closed.strengths["held_out"] == closed.prototypes.held_out > 0
 
 
+@pytest.mark.deep
 def test_cells_move_along_with_descent_but_not_with_softmax():
     given = samples()
     prior = torch.full((6, 3), 1 / 3, dtype=torch.float64)

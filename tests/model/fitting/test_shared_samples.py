@@ -48,6 +48,7 @@ def compare(alone, shared, tolerance):
     assert torch.equal(shared.sums.counts, alone.sums.counts)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("counts", [[4] * 20, [1] * 20, [9, 0, 1, 2] * 5], ids=["four", "one", "uneven"])
 def test_several_processes_fit_what_one_fits(monkeypatch, size, counts):

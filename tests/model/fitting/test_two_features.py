@@ -222,6 +222,7 @@ def test_the_same_features_twice_are_one_feature(form):
     assert value.item() == pytest.approx(same.item(), rel=1e-12)
 
 
+@pytest.mark.deep
 def test_features_of_coarse_labels_help_where_those_of_fine_labels_are_poor():
     features, coarse, target = menu_samples(per_label=12, noise=0.8)
     test_features, test_coarse, truth = (x.flip(0) for x in menu_samples(per_label=60, noise=0.8))
@@ -231,6 +232,7 @@ def test_features_of_coarse_labels_help_where_those_of_fine_labels_are_poor():
     assert right[1] > right[0] + 0.05
 
 
+@pytest.mark.deep
 def test_a_start_saves_steps_and_changes_nothing():
     features, coarse, target = menu_samples(per_label=2)
     features, coarse, target = features[:-1], coarse[:-1], target[:-1]
@@ -288,6 +290,7 @@ def test_weights_make_the_objective_that_copies_make():
     assert largest < 1e-5
 
 
+@pytest.mark.deep
 def test_samples_with_only_a_coarse_label_count():
     features, coarse, target = menu_samples(per_label=6)
     dish = torch.from_numpy(MENU.parents("dish"))[target]

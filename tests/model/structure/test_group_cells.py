@@ -51,6 +51,7 @@ def right_pairs(groups, dish):
     return float((same & true & others).sum() / max((same & others).sum(), 1)), float((same & true & others).sum() / 32)
 
 
+@pytest.mark.deep
 def test_binary_kinds_speak_beside_looks():
     graph, statistics, dish = menu()
     level, *_ = groups_of(graph, statistics)
@@ -59,6 +60,7 @@ def test_binary_kinds_speak_beside_looks():
     assert found > 0.9
 
 
+@pytest.mark.deep
 def test_a_kind_that_never_repeats_in_groups_crosses():
     graph, statistics, dish = menu()
     assert crossing_of(graph, statistics) == ("place",)
@@ -66,6 +68,7 @@ def test_a_kind_that_never_repeats_in_groups_crosses():
     assert crossing_gain(graph, "place", np.arange(32), np.arange(32)) == 0
 
 
+@pytest.mark.deep
 def test_a_kind_that_groups_tell_does_not_cross():
     graph, statistics, dish = menu()
     told = graph.only([kind for kind in graph.kinds if kind != "place"])

@@ -42,6 +42,7 @@ def test_the_true_parents_are_found(drawn_tree):
     assert with_room.parents(tree.kinds[0]).tolist() == tree.levels[0].tolist()
 
 
+@pytest.mark.deep
 def test_what_is_settled_stays_and_what_is_not_moves(drawn_tree):
     graph, statistics, _ = drawn_tree
     tree = learn_tree(graph, statistics)
@@ -60,6 +61,7 @@ def test_what_is_settled_stays_and_what_is_not_moves(drawn_tree):
     assert mended.room == tree.room
 
 
+@pytest.mark.deep
 def test_a_kind_that_is_called_like_the_tree_is_refused(drawn_tree):
     graph, statistics, _ = drawn_tree
     with pytest.raises(InputError, match="a kind tree already"):

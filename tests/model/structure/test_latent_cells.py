@@ -77,6 +77,7 @@ def test_members_are_those_of_enumeration():
     torch.testing.assert_close((found.expected * rows).numpy(), expected[2:4], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("weight", [0.0, 0.7, 3.0])
 def test_no_step_makes_things_less_probable(weight):
     cells = cells_of(graph_with_gaps())

@@ -68,6 +68,7 @@ def test_names_of_any_script_and_single_labels_are_taken(names):
     assert found.fine == graph.fine
 
 
+@pytest.mark.deep
 def test_groups_are_found_beside_the_kinds_that_are_known():
     graph, counts, means, variances = drawn()
     without = graph.only(["tofu"])

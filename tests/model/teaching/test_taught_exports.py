@@ -70,6 +70,7 @@ def test_torch_export_of_a_taught_model(tmp_path):
     assert largest_difference(TorchRunner(torch_bytes(model), len(model.graph), coarse), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 def test_the_folded_head_of_a_taught_model(tmp_path):
     model = taught(tmp_path / "model", PLAIN)
     features = model.network.scaling(torch.randn(20, 12, generator=torch.Generator().manual_seed(0)))
@@ -83,6 +84,7 @@ def test_the_folded_head_of_a_taught_model(tmp_path):
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_lessons_one_by_one_give_the_head_of_one_fit(tmp_path, count):
     """On drawn features: what a photo becomes is tested elsewhere, and a thousand lessons are many."""
@@ -107,6 +109,7 @@ def test_lessons_one_by_one_give_the_head_of_one_fit(tmp_path, count):
         torch.testing.assert_close(teaching.head.state_dict()[name], value, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_photos_taught_one_by_one_give_the_head_of_fitting_all_at_once(tmp_path, count):
     """With the strengths and the scaling of that fit, as neither changes by lessons."""

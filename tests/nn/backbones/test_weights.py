@@ -62,6 +62,7 @@ def test_loads_into_a_network_that_is_there(network, file):
     assert other._conv_stem.weight is parameter  # an optimizer may hold it already
 
 
+@pytest.mark.deep
 def test_googlenet_round_trip_keeps_its_input_transform(file):
     network = build_backbone("googlenet").eval()
     classifier = {"fc.weight": torch.zeros(9, 1024), "fc.bias": torch.zeros(9), "aux1.fc2.bias": torch.zeros(9)}
@@ -139,6 +140,7 @@ def test_missing_and_unexpected_names_are_listed(network, file):
     assert len(message) < 600
 
 
+@pytest.mark.deep
 def test_only_the_last_layer_may_be_left_over(network, file):
     own = network.state_dict()
     build_backbone(NAME, save({**own, "_fc.weight": torch.zeros(7, 1280), "_fc.bias": torch.zeros(7)}, file))
