@@ -9,6 +9,7 @@ The same values give the same bytes. Cost: a second for a few thousand photos.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
 import shlex
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from finegraph._version import __version__
 from finegraph.data.sources import LAYOUTS
@@ -30,6 +31,9 @@ from finegraph.reports.structure_section import structure_section
 from finegraph.reports.study_results import StudyResults
 from finegraph.reports.study_section import study_section
 from finegraph.reports.summary import summary_of
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _CONTENTS = (
     ("summary", "Summary"),
@@ -173,12 +177,10 @@ def _rendered(values: Mapping[str, Any], data: str) -> str:
         values: what the template fills in.
         data: the JSON for the scripts, safe to stand in a script element.
     """
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     style, script = _file("report.css"), _script()
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_file("report.html")).render(
+    return _template().render(
         **values,
         version=__version__,
         style=Markup(style),  # a file of this package
@@ -186,6 +188,15 @@ def _rendered(values: Mapping[str, Any], data: str) -> str:
         data=data,
         policy=_content_policy(style, script),
     )
+
+
+@functools.cache
+def _template() -> Template:
+    """The template of the page; compiling it takes longer than filling it in."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_file("report.html"))
 
 
 def _content_policy(style: str, script: str) -> str:
