@@ -1,8 +1,9 @@
 """What tracing a model by torch needs: quantiles in a fixed number of steps, and exporters that keep quiet.
 
 `ValueDistribution.quantile` searches until nothing changes; a traced program has no such loop. Here an interval that
-holds all of the probability is halved 44 times, in float64. Exact values are found in sums of probabilities. Torch's
-exporters warn of their own insides whatever is exported; `quiet` silences them.
+holds all of the probability is divided by eight 15 times, in float64: as narrow as after 45 halvings, with a third of
+the operations to trace. Exact values are found in sums of probabilities. Torch's exporters warn of their own insides
+whatever is exported; `quiet` silences them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ REACH = 8.0
 """This many standard deviations from the mean of a component nothing counts."""
 ROUNDING = 1e-7
 """By how much, relative to it, a sum of probabilities may miss a quantile."""
-_HALVINGS = 44
+_PARTS, _STEPS = 8, 15
 
 
 def traced_quantiles(
@@ -49,11 +50,12 @@ def traced_quantiles(
     low, high = (torch.minimum(torch.maximum(end, normals.ends.low), normals.ends.high) for end in (low, high))
     # Where nothing is possible, any value does.
     low, high = (torch.where(end.isfinite(), end, 0.0) + 0.0 * places for end in (low, high))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        below = torch.where(possible, weights * normals.probability_below(middle), 0.0)
-        enough = below.sum(dim=2, keepdim=True) >= places
-        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    shares = (torch.arange(1, _PARTS, dtype=low.dtype) / _PARTS).reshape(-1, 1, 1, 1)
+    for _ in range(_STEPS):
+        inner = low + (high - low) * shares
+        below = torch.where(possible, weights * normals.probability_below(inner), 0.0)
+        enough = below.sum(dim=3, keepdim=True) >= places
+        low, high = torch.where(enough, low, inner).amax(dim=0), torch.where(enough, inner, high).amin(dim=0)
     return value.to_outer(high.squeeze(2).t())
 
 
