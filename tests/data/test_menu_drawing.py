@@ -45,6 +45,7 @@ def test_every_ingredient_changes_the_picture(name, plain):
     assert (np.abs(with_it - plain).max(axis=2) > 25).mean() > 0.004
 
 
+@pytest.mark.deep
 def test_every_ingredient_has_a_look_of_its_own():
     looks = {}
     for name in NAMES:

@@ -186,6 +186,7 @@ def test_records_are_json(file_store):
         json.dumps(record.to_dict())
 
 
+@pytest.mark.deep
 def test_what_has_changed_since_a_version(store, new_id):
     start = store.version
     assert store.changes(start).to_dict() == {"version": start, "edits": [], "cells": [], "more": False}

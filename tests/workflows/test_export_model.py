@@ -280,6 +280,7 @@ def test_the_example_with_numbers(manifest, tmp_path):
         assert run_example(tmp_path / "model.onnx", tmp_path / "photo.png", known)[1] == message
 
 
+@pytest.mark.deep
 def test_the_example_with_a_graph_without_kinds(manifest, tmp_path):
     network = build_network(LabelGraph(["a", "b", "c"]), NetworkDesign(network="colours")).eval()
     PhotoClassifier(network, ViewSettings(resize=36, size=32, keep_shape=True)).save(tmp_path / "model")

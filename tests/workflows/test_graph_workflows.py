@@ -112,6 +112,7 @@ def places(tmp_path, menu_file, monkeypatch):
     }
 
 
+@pytest.mark.deep
 def test_whatever_has_a_graph_is_checked_shown_and_trained_with(places, tmp_path):
     photos = str(tmp_path / "photos")
     for place, (fine, kinds) in places.items():

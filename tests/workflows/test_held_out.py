@@ -127,6 +127,7 @@ def test_copies_and_photos_saved_anew_are_not_judged_on(photos, tmp_path):
     assert not pictures(train) & pictures(held)
 
 
+@pytest.mark.deep
 def test_a_moved_source_keeps_its_lists(photos, tmp_path):
     train_run(settings(photos), Silent(), run=tmp_path / "run")
     train, held = lists(tmp_path / "run")

@@ -71,6 +71,7 @@ def test_tuning_the_head_gives_a_model_that_answers(manifest, tmp_path):
     assert TrainSettings.from_dict(saved) == settings(manifest).resolve()
 
 
+@pytest.mark.deep
 def test_a_second_run_takes_the_stored_features(manifest, tmp_path, monkeypatch):
     first = train_run(settings(manifest), Silent(), run=tmp_path / "one")
     monkeypatch.setattr(tiny.Tiny, "forward", None)
