@@ -60,6 +60,15 @@ class Threads(Exchange):
             self.meeting.reduce(self.rank, tensor, lambda all_of: all_of[0])
 
 
+class NoExchange(Exchange):
+    """Other processes are never asked."""
+
+    def sum(self, tensors):
+        raise AssertionError
+
+    largest = copy_first = sum
+
+
 def together(size, work):
     """What `work(rank, exchange)` returns in each of some threads."""
     return in_grid(1, size, lambda exchange, _: work(exchange.rank, exchange))
@@ -133,9 +142,63 @@ def graphs_with_numbers():
             yield with_numbers(graph, number)
 
 
-def whole_head(graph, size=1.0):
+def sizes_of(form, graph):
+    """The features of coarse labels and numbers: those of the fine labels, others, or others for each."""
+    names = (*graph.kinds, *graph.numbers)
+    return {
+        "one": None,
+        "two": FEATURES - 1,
+        "two alike": FEATURES,
+        "each": {name: 2 + place % 3 for place, name in enumerate(names)},
+        "each alike": dict.fromkeys(names, FEATURES),
+    }[form]
+
+
+def photos_of(sizes, batch, dtype=torch.float64, features=FEATURES):
+    """Features of photos, and those for coarse labels and numbers."""
+    chance = torch.Generator().manual_seed(0)
+    fine = torch.randn(batch, features, dtype=dtype, generator=chance)
+    if isinstance(sizes, dict):
+        return fine, {name: torch.randn(batch, size, dtype=dtype, generator=chance) for name, size in sizes.items()}
+    return fine, None if sizes is None else torch.randn(batch, sizes, dtype=dtype, generator=chance)
+
+
+def changed(photos, change):
+    """Photos with all features changed."""
+    fine, coarse = photos
+    if isinstance(coarse, dict):
+        return change(fine), {name: change(one) for name, one in coarse.items()}
+    return change(fine), None if coarse is None else change(coarse)
+
+
+def leaves(photos):
+    """Photos that gradients are asked of."""
+    return changed(photos, lambda one: one.clone().requires_grad_())
+
+
+def assert_gradients_alike(photos, expected, **tolerance):
+    """Compare the gradients of all features; what a loss does not depend on has none."""
+
+    def check(one):
+        own, wanted = (torch.zeros_like(each) if each.grad is None else each.grad for each in (one, next(others)))
+        assert torch.allclose(own, wanted, **tolerance)
+
+    others = []
+    changed(expected, others.append)
+    others = iter(others)
+    changed(photos, check)
+
+
+def rows_with_gradient(tensor, rows):
+    """Some rows of a leaf, with their gradient."""
+    found = tensor.detach()[rows]
+    found.grad = None if tensor.grad is None else tensor.grad[rows]
+    return found
+
+
+def whole_head(graph, size=1.0, sizes=None):
     torch.manual_seed(1)
-    head = fg.BipartiteHead(FEATURES, graph).double()
+    head = fg.BipartiteHead(FEATURES, graph, coarse_features=sizes).double()
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.copy_(size * torch.randn(parameter.shape))
@@ -144,24 +207,31 @@ def whole_head(graph, size=1.0):
 
 def gradients(part, head):
     """The gradients of the rows of a process, each with that of the whole head."""
-    rows = {"fine": torch.from_numpy(part.shard.fine), "coarse": torch.from_numpy(part.shard.coarse(part.graph))}
+    coarse, start = part.shard.coarse(part.graph), 0
+    rows = {"fine": torch.from_numpy(part.shard.fine), "coarse": torch.from_numpy(coarse)}
+    for place, kind in enumerate(part.graph.kinds):
+        count = len(part.graph.labels(kind))
+        rows[f"coarse.{place}"] = torch.from_numpy(coarse[(coarse >= start) & (coarse < start + count)] - start)
+        start += count
     found = {}
     for name, values in part.named_parameters():
         expected = head.get_parameter(name).grad
         expected = torch.zeros_like(head.get_parameter(name)) if expected is None else expected
         own = torch.zeros_like(values) if values.grad is None else values.grad
-        found[name] = own, expected[rows.get(name.split(".")[0], slice(None))]
+        found[name] = own, expected[rows.get(name.rsplit(".", 1)[0], slice(None))]
     return found
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("scale", [1.0, 300.0], ids=["plain", "underflow"])
+@pytest.mark.parametrize("form", ["one", "two", "two alike", "each", "each alike"])
 @pytest.mark.deep
-def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
+def test_loss_prior_and_gradients_equal_one_head(size, scale, form, monkeypatch):
     monkeypatch.setattr(label_rows, "_LISTED", 4)
     for graph in graphs():
-        head = whole_head(graph, scale)
-        features = torch.randn(5, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        sizes = sizes_of(form, graph)
+        head, photos = whole_head(graph, scale, sizes), photos_of(sizes, 5)
+        prior = 0.1 if form in ("one", "two alike") or (form == "each alike" and graph.kinds) else 0.0
         target = torch.tensor([0, len(graph) - 1, -100, 1, 2])
         seen = {
             name: torch.tensor([FROM_FINE, -100, int(graph.edges(name)[1][0]), FROM_FINE, FROM_FINE])
@@ -171,31 +241,35 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
         seen |= {
             name: torch.tensor([torch.nan, 1.5, torch.nan, 4.0, torch.nan]).double() for name in graph.numbers[-1:]
         }
-        own = features.clone().requires_grad_()
-        posterior, known = head(own), target != -100
+        own = leaves(photos)
+        posterior, known = head(*own), target != -100
         log_probs = posterior.log_probs()
         spread = (log_probs.gather(1, target.clamp_min(0)[:, None])[:, 0] - log_probs.mean(dim=1))[known].sum()
-        loss = fg.joint_loss(posterior, target, seen, 0.5) + 0.1 * fg.laplacian_prior(head) + 0.3 * spread
+        loss = fg.joint_loss(posterior, target, seen, 0.5) + 0.3 * spread
+        loss = loss + prior * fg.laplacian_prior(head) if prior else loss
         loss.backward()
 
-        def work(rank, exchange, graph=graph, head=head, features=features, target=target, seen=seen):
-            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
+        def work(rank, exchange, graph=graph, head=head, photos=photos, target=target, seen=seen, prior=prior):
+            sizes = head.coarse_features
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size, coarse_features=sizes).double()
             part.take(head)
-            mine = features.clone().requires_grad_()
-            found = part.loss(mine, target, seen, 0.5) + 0.1 * part.prior() + 0.3 * part.smoothing(mine, target).sum()
+            mine, coarse = leaves(photos)
+            found = part.loss(mine, target, seen, 0.5, coarse_features=coarse)
+            found = found + 0.3 * part.smoothing(mine, target, coarse_features=coarse).sum()
+            found = found + prior * part.prior() if prior else found
             found.backward()
-            return found.item(), mine.grad, part
+            return found.item(), (mine, coarse), part
 
-        for value, gradient, part in together(size, work):
+        for value, mine, part in together(size, work):
             assert value == pytest.approx(loss.item(), rel=1e-12)
-            assert torch.allclose(gradient, own.grad, atol=1e-10 * scale)
+            assert_gradients_alike(mine, own, atol=1e-10 * scale)
             for name, (got, expected) in gradients(part, head).items():
                 assert torch.allclose(got, expected, atol=1e-10 * scale), name
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 1), (3, 2)])
-def test_a_grid_adds_up_to_one_head(groups, size):
+@pytest.mark.parametrize("form", ["one", "two", "each"])
+def test_a_grid_adds_up_to_one_head(groups, size, form):
     """Each group has photos of its own; the third of three has one."""
     for graph in (
         with_numbers(plain_graph(), 5),
@@ -203,58 +277,65 @@ def test_a_grid_adds_up_to_one_head(groups, size):
     ):
         if len(graph) < size:
             continue
-        head = whole_head(graph)
-        features = torch.randn(7, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        sizes = sizes_of(form, graph)
+        head, photos = whole_head(graph, sizes=sizes), photos_of(sizes, 7)
         target = torch.tensor([0, len(graph) - 1, -100, 1, 0, 1, 1])
-        own = features.clone().requires_grad_()
-        loss = fg.joint_loss(head(own), target, kind_weights=0.5, reduction="sum")
+        own = leaves(photos)
+        loss = fg.joint_loss(head(*own), target, kind_weights=0.5, reduction="sum")
         loss.backward()
 
-        def work(exchange, others, graph=graph, head=head, features=features, target=target):
-            part = ShardedHead(FEATURES, graph, exchange, groups=others).double()
+        def work(exchange, others, graph=graph, head=head, photos=photos, target=target):
+            part = ShardedHead(FEATURES, graph, exchange, groups=others, coarse_features=head.coarse_features).double()
             part.take_first(head if exchange.rank == others.rank == 0 else None)
             mine = slice(others.rank, None, others.size)
-            photos = features[mine].clone().requires_grad_()
-            found = part.loss(photos, target[mine], kind_weights=0.5, reduction="sum")
+            features, coarse = own = leaves(changed(photos, lambda one: one[mine]))
+            found = part.loss(features, target[mine], kind_weights=0.5, reduction="sum", coarse_features=coarse)
             found.backward()
             part.sum_gradients()
             total = found.detach().clone().reshape(1)
             others.sum([total])
             whole = part.whole_in_first()
             assert (whole is None) == (exchange.rank + others.rank > 0)
-            assert whole is None or torch.equal(whole.fine.weight, head.fine.weight)
-            return mine, photos.grad, total.item(), part
+            for name, weight in () if whole is None else whole.named_parameters():
+                assert torch.equal(weight, head.get_parameter(name))
+            return mine, own, total.item(), part
 
         parts = in_grid(groups, size, work)
-        for mine, gradient, total, part in parts:
+        for mine, features, total, part in parts:
             assert total == pytest.approx(loss.item(), rel=1e-12)
-            assert torch.allclose(gradient, own.grad[mine], rtol=0, atol=1e-10)
+            expected = changed(own, lambda one, mine=mine: rows_with_gradient(one, mine))
+            assert_gradients_alike(features, expected, rtol=0, atol=1e-10)
             first = parts[part.shard.rank][-1]  # that of the first group with these labels
             for name, (got, expected) in gradients(part, head).items():
                 assert torch.allclose(got, expected, rtol=0, atol=1e-10), name
                 assert torch.equal(got, first.get_parameter(name).grad)
 
 
-def test_all_tensors_are_where_the_weights_are():
+@pytest.mark.parametrize("form", ["one", "two alike", "each alike"])
+def test_all_tensors_are_where_the_weights_are(form):
     """There is no other device here: a tensor that is made without a device becomes a meta tensor, and fails."""
     graph = with_numbers(plain_graph(), 5)
-    head, features = whole_head(graph), torch.randn(5, FEATURES, dtype=torch.float64)
+    sizes = sizes_of(form, graph)
+    head, photos = whole_head(graph, sizes=sizes), photos_of(sizes, 5)
     target, seen = torch.tensor([0, 1, -100, 2, 3]), {"small": torch.tensor([0, 1, -100, FROM_FINE, 2])}
     seen["exact"] = torch.tensor([2.5, torch.nan, 1.0, torch.nan, torch.nan])
 
     def work(rank, exchange):
-        part = ShardedHead(FEATURES, graph, exchange).double()
+        part = ShardedHead(FEATURES, graph, exchange, coarse_features=sizes).double()
         with torch.device("meta"):
             part.take_first(head if rank == 0 else None)
-            photos = features.clone().requires_grad_()
-            rows = exchange.all_rows(photos)
-            targets = torch.cat([target, target])
-            loss = part.loss(rows, targets, {name: torch.cat([one, one]) for name, one in seen.items()})
-            (loss + part.prior() + part.smoothing(rows, targets).sum()).backward()
+            own = leaves(photos)
+            rows, coarse = changed(own, exchange.all_rows)
+            targets, other = torch.cat([target, target]), {"coarse_features": coarse}
+            loss = part.loss(rows, targets, {name: torch.cat([one, one]) for name, one in seen.items()}, **other)
+            (loss + part.prior() + part.smoothing(rows, targets, **other).sum()).backward()
             part.sum_gradients()
-            answers = [part.top(features, 3).label, *part.all_kind_log_probs(features, graph.kinds).values()]
-            answers += [part.value(features, name).mean for name in graph.numbers]
-            return [loss, photos.grad, part.fine.weight.grad, *answers, part.whole().fine.weight], part
+            answers = [part.top(rows, 3, **other).label, part.own_scores(rows, coarse)]
+            answers += part.all_kind_log_probs(rows, graph.kinds, **other).values()
+            answers += [part.value(rows, name, **other).mean for name in graph.numbers]
+            gradients = []
+            changed(own, lambda one: gradients.append(one.grad))
+            return [loss, *gradients, part.fine.weight.grad, *answers, part.whole().fine.weight], part
 
     for found, part in together(2, work):
         assert {tensor.device.type for tensor in found} == {"cpu"}
@@ -272,39 +353,58 @@ def tensors_in(value):
 
 
 @pytest.mark.parametrize("batch", [7, 37])
-def test_copies_of_rows_stay_alike_to_the_bit(batch):
+@pytest.mark.parametrize("form", ["one", "two", "each"])
+def test_copies_of_rows_stay_alike_to_the_bit(batch, form):
     """Products of matrices round a row in another way if there are other rows beside it."""
     wide = np.repeat(np.arange(31), [40, *[1] * 30])  # the first process has one label of this kind, others many
-    fine, size = len(wide), 12
+    fine, features = len(wide), 12
     graph = fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], {"wide": wide, "pair": np.arange(fine) % 2})
     graph = with_numbers(graph, 0)
+    names = (*graph.kinds, *graph.numbers)
+    sizes = {"one": None, "two": 14, "each": {name: 12 + place for place, name in enumerate(names)}}[form]
     torch.manual_seed(0)
-    head, features = fg.BipartiteHead(size, graph), torch.randn(batch, size)
+    head, photos = (
+        fg.BipartiteHead(features, graph, coarse_features=sizes),
+        photos_of(sizes, batch, torch.float32, features),
+    )
     for parameter in head.parameters():
         parameter.data.normal_()
     target = torch.arange(batch) % fine
 
     def work(rank, exchange):
-        part = ShardedHead(size, graph, exchange, rank=rank, size=3)
+        part = ShardedHead(features, graph, exchange, rank=rank, size=3, coarse_features=sizes)
         part.take(head)
-        mine = features.clone().requires_grad_()
-        loss = part.loss(mine, target, reduction="sum") + 0.1 * part.smoothing(mine, target).sum() + part.prior()
-        loss.backward()
-        return loss.detach(), mine.grad, [parameter.grad for parameter in part.coarse.parameters()], part
+        mine, coarse = own = leaves(photos)
+        loss = part.loss(mine, target, reduction="sum", coarse_features=coarse)
+        loss = loss + 0.1 * part.smoothing(mine, target, coarse_features=coarse).sum()
+        (loss + part.prior() if form == "one" else loss).backward()
+        gradients = []
+        changed(own, lambda one: gradients.append(one.grad))
+        return loss.detach(), gradients, part
 
-    loss, gradient, rows, part = (found := together(3, work))[0]
-    assert {len(one.coarse.weight) for *_, one in found} != {len(part.coarse.weight)}  # not all of them are copies
-    for other_loss, other_gradient, other_rows, other in found[1:]:
+    loss, gradients, part = (found := together(3, work))[0]
+    held = [[len(rows) for name, rows in one.named_parameters() if "coarse" in name] for *_, one in found]
+    assert held[0] != held[1]  # not all of them are copies
+    for other_loss, other_gradients, other in found[1:]:
         assert torch.equal(other_loss, loss)
-        assert torch.equal(other_gradient, gradient)
-        for one, two in zip(rows, other_rows, strict=True):
-            for own, theirs in zip(part._shared, other._shared, strict=True):
-                assert torch.equal(one[own], two[theirs])
+        assert all(torch.equal(one, two) for one, two in zip(other_gradients, gradients, strict=True))
+        for one, two in zip(copies(part), copies(other), strict=True):
+            assert torch.equal(one, two)
         for own, theirs in zip(part.numbers.parameters(), other.numbers.parameters(), strict=True):
             assert torch.equal(own.grad, theirs.grad)
 
 
-@pytest.mark.deep
+def copies(part):
+    """The gradients of the coarse labels that all processes hold."""
+    rows = {kind: part.shard.labels if kind == part.shard.kind else None for kind in part.graph.kinds}
+    if isinstance(part.coarse, torch.nn.ModuleList):
+        layers = [layer for layer, own in zip(part.coarse, rows.values(), strict=True) if own is None]
+        return [parameter.grad for layer in layers for parameter in layer.parameters()]
+    counts = [len(part.graph.labels(kind)) if own is None else len(own) for kind, own in rows.items()]
+    shared = torch.tensor([own is None for own in rows.values()]).repeat_interleave(torch.tensor(counts))
+    return [parameter.grad[shared] for parameter in part.coarse.parameters()]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("scale", "dtype", "tolerance"),
@@ -316,20 +416,23 @@ def test_copies_of_rows_stay_alike_to_the_bit(batch):
     ],
     ids=["plain", "underflow", "float32", "float32-underflow"],
 )
-def test_answers_equal_one_head(size, scale, dtype, tolerance, monkeypatch):
+@pytest.mark.parametrize("form", ["one", "two", "each"])
+def test_answers_equal_one_head(size, form, scale, dtype, tolerance, monkeypatch):
     monkeypatch.setattr(label_rows, "_MIN_ROWS", 7)  # so that there are several chunks
     monkeypatch.setattr(label_rows, "_CHUNK", 7)
     lowest, close = 0.0, max(1e-9, 100 * tolerance)
     for graph in graphs():
-        head = whole_head(graph, scale).to(dtype)
-        features = torch.randn(3, FEATURES, dtype=dtype, generator=torch.Generator().manual_seed(0))
-        posterior = head(features)
+        sizes = sizes_of(form, graph)
+        head = whole_head(graph, scale, sizes).to(dtype)
+        features, coarse = photos_of(sizes, 3, dtype)
+        posterior = head(features, coarse)
 
-        def work(rank, exchange, graph=graph, head=head, features=features, dtype=dtype):
-            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).to(dtype)
+        def work(rank, exchange, graph=graph, head=head, features=features, coarse=coarse, dtype=dtype):
+            sizes, other = head.coarse_features, {"coarse_features": coarse}
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size, coarse_features=sizes).to(dtype)
             part.take(head)
-            values = {name: part.value(features, name) for name in graph.numbers}
-            return part.top(features, 4), part.all_kind_log_probs(features, graph.kinds), values
+            values = {name: part.value(features, name, **other) for name in graph.numbers}
+            return part.top(features, 4, **other), part.all_kind_log_probs(features, graph.kinds, **other), values
 
         expected = posterior.log_probs().double().topk(min(4, len(graph)), dim=1)
         for best, kinds, values in together(size, work):
@@ -355,17 +458,19 @@ def test_answers_equal_one_head(size, scale, dtype, tolerance, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size, monkeypatch):
+@pytest.mark.parametrize("form", ["one", "two", "each"])
+def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size, form, monkeypatch):
     graph = with_numbers(plain_graph(), 5)
+    sizes = sizes_of(form, graph)
     torch.manual_seed(3)
-    expected = fg.BipartiteHead(FEATURES, graph).state_dict()
-    other = whole_head(graph).float()
+    expected = fg.BipartiteHead(FEATURES, graph, coarse_features=sizes).state_dict()
+    other = whole_head(graph, sizes=sizes).float()
     lock, made = threading.Lock(), threading.Barrier(size)
 
     def work(rank, exchange):
         with lock:  # threads share one source of chance
             torch.manual_seed(3)
-            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size)
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size, coarse_features=sizes)
         made.wait()  # a whole head draws, too
         whole, in_first = part.whole().state_dict(), part.whole_in_first()
         assert (in_first is None) == (rank > 0)
@@ -401,5 +506,39 @@ def test_what_is_refused():
     for take in (part.take, part.take_first):
         with pytest.raises(InputError, match="does not support a doubt"):
             take(doubting)
-    with pytest.raises(ShapeError, match="expected a head of the same graph"):
+    with pytest.raises(
+        ShapeError, match="of the same graph, with 4 features and the same for coarse labels; got 5 and"
+    ):
         part.take(fg.BipartiteHead(FEATURES + 1, graph))
+    with pytest.raises(ShapeError, match="with 4 features and the same for coarse labels; got 4 and 3"):
+        part.take(fg.BipartiteHead(FEATURES, graph, coarse_features=3))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_features_that_do_not_fit_are_refused_before_anything_is_exchanged():
+    graph, photos = plain_graph(), torch.zeros(2, FEATURES)
+    one, two, each = (
+        ShardedHead(FEATURES, graph, NoExchange(), rank=0, size=2, coarse_features=sizes_of(form, graph))
+        for form in ("one", "two", "each")
+    )
+    named = photos_of(sizes_of("each", graph), 2)[1]
+    with pytest.raises(InputError, match="takes no coarse features"):
+        one.top(photos, coarse_features=photos)
+    for ask in (two.loss, two.smoothing):
+        with pytest.raises(
+            InputError, match=r"needs coarse features too: a tensor of shape \(batch, 3\), got NoneType"
+        ):
+            ask(photos, torch.tensor([0, 1]))
+    with pytest.raises(ShapeError, match=r"coarse features: expected shape \(batch, 3\), got \(2, 4\)"):
+        two.kind_log_probs(photos, "small", coarse_features=photos)
+    with pytest.raises(ShapeError, match="coarse features: expected 2 rows, as many as features, got 1"):
+        two.top(photos, coarse_features=photos[:1, :3])
+    with pytest.raises(InputError, match="needs features per kind: a mapping from each of"):
+        each.top(photos, coarse_features=photos)
+    with pytest.raises(InputError, match="the kind 'wide' is missing"):
+        each.top(photos, coarse_features={name: one for name, one in named.items() if name != "wide"})
+    for head, what in ((two, "got 4 and 3"), (each, r"different feature sizes per kind, \[2, 3, 4\]")):
+        with pytest.raises(ShapeError, match=what):
+            head.prior()
+    with pytest.raises(InputError, match="the kind 'small' is missing; give every kind a size"):
+        ShardedHead(FEATURES, graph, NoExchange(), rank=0, size=2, coarse_features={"wide": 2})

@@ -23,18 +23,25 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
+from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
 from finegraph.inference.loss.rows_loss import rows_loss, rows_task
 from finegraph.inference.numerics import CPU
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.targets import KindWeights, Reduction
+from finegraph.nn.coarse_inputs import (
+    CoarseFeatures,
+    check_columns,
+    check_sizes,
+    common_input,
+    inputs_by_name,
+    stacked_weights,
+)
 from finegraph.nn.extending import Extension
 from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
-CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tensor, "batch _"]] | None
 _FEW_SCORES = 1 << 19
 """Scores that stay in the caches of a processor while `joint_loss` reads them several times."""
 
@@ -162,7 +169,7 @@ class Head(nn.Module):
         if few or in_sets or self._doubt or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
             posterior: Posterior = self(features) if coarse_features is None else self(features, coarse_features)
             return joint_loss(posterior, target, *others)
-        self._check("features", features, self.features)
+        check_columns("features", features, self.features)
         coarse = self._coarse_rows(features, coarse_features)
         task = rows_task(self.tensors, len(features), target, *others)
         return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse)
@@ -172,10 +179,6 @@ class Head(nn.Module):
     ) -> Float[Tensor, "batch coarse"] | None:
         """The coarse scores of a batch, if the head has any."""
         raise NotImplementedError
-
-    def _check(self, what: str, features: Tensor, size: int) -> None:
-        if features.ndim != 2 or features.shape[1] != size:
-            raise ShapeError(f"{what}: expected shape (batch, {size}), got {tuple(features.shape)}")
 
 
 def _move_tensors_of_loaded(head: Head, _: object) -> None:
@@ -204,7 +207,7 @@ class SoftmaxHead(Head):
 
     def scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch fine"]:
         """The fine scores alone."""
-        self._check("features", features, self.features)
+        check_columns("features", features, self.features)
         scores: Tensor = self.fine(features)
         return scores if not self._doubt else self._doubted(self._plain(scores)).fine_scores
 
@@ -274,13 +277,10 @@ class BipartiteHead(Head):
             bias: whether the linear layers have a bias.
         """
         super().__init__(features, graph, bias)
-        sizes_given = coarse_features.values() if isinstance(coarse_features, Mapping) else [coarse_features]
-        if any(size is not None and size < 1 for size in sizes_given):
-            raise InputError(f"coarse_features: expected sizes of at least 1, got {coarse_features!r}")
+        check_sizes(coarse_features, graph)
         self.coarse_features = coarse_features
         self.numbers: NumberLayer | nn.ModuleList | None = None
         if isinstance(coarse_features, Mapping):
-            _check_names(coarse_features, graph)
             sizes = [(coarse_features[name], len(graph.labels(name))) for name in graph.kinds]
             self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(_linear(*size, bias=bias) for size in sizes)
             if graph.numbers:
@@ -339,7 +339,7 @@ class BipartiteHead(Head):
         self, features: Tensor, coarse_features: CoarseFeatures
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The fine scores, the coarse scores side by side, and the scores of the numbers."""
-        self._check("features", features, self.features)
+        check_columns("features", features, self.features)
         fine: Tensor = self.fine(features)
         if isinstance(self.coarse, nn.ModuleList):
             return fine, *self._scores_per_kind(fine, coarse_features)
@@ -361,44 +361,23 @@ class BipartiteHead(Head):
 
     def _coarse_input(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
-    ) -> Float[Tensor, "batch coarse_feature"]:
+    ) -> Float[Tensor, "batch _"]:
         """The input of the layer of all coarse labels, checked."""
         assert not isinstance(self.coarse, nn.ModuleList)
-        if self.coarse_features is None:
-            if coarse_features is not None:
-                raise InputError("this head uses one feature for fine and coarse labels; it takes no coarse features")
-            coarse_features = features
-        if not isinstance(coarse_features, Tensor):
-            raise InputError(
-                f"this head needs coarse features too: a tensor of shape (batch, {self.coarse.in_features}), "
-                f"got {type(coarse_features).__name__}"
-            )
-        self._check("coarse features", coarse_features, self.coarse.in_features)
-        return coarse_features
+        return common_input(
+            features, coarse_features, None if self.coarse_features is None else self.coarse.in_features
+        )
 
     def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor | None]:
         """The coarse scores and the scores of the numbers, from separate features."""
         assert isinstance(self.coarse, nn.ModuleList)
-        kinds, numbers = self.graph.kinds, self.graph.numbers
-        if not isinstance(coarse_features, Mapping):
-            raise InputError(
-                f"this head needs features per kind: a mapping from each of {(*kinds, *numbers)} to a tensor"
-            )
-        for name in coarse_features:
-            if name not in kinds and name not in numbers:
-                raise unknown_name("kind", name, (*kinds, *numbers), "in the coarse features")
-        parts: list[Tensor] = []
+        assert isinstance(self.coarse_features, Mapping)
+        inputs = inputs_by_name(coarse_features, self.coarse_features, self.graph)
         layers = [*self.coarse, *(self.numbers if isinstance(self.numbers, nn.ModuleList) else ())]
-        for name, layer in zip((*kinds, *numbers), layers, strict=True):
-            if name not in coarse_features:
-                what = "number" if name in numbers else "kind"
-                raise InputError(f"coarse features: the {what} {name!r} is missing; give features for every {what}")
-            assert isinstance(layer, nn.Linear)
-            self._check(f"coarse features of {name!r}", coarse_features[name], layer.in_features)
-            parts.append(layer(coarse_features[name]))
-        own = parts[: len(kinds)]
-        coarse = torch.cat(own, dim=1) if own else fine.new_zeros(len(fine), 0)
-        return coarse, torch.cat(parts[len(kinds) :], dim=1) if numbers else None
+        parts: list[Tensor] = [layer(own) for layer, own in zip(layers, inputs, strict=True)]
+        count = len(self.graph.kinds)
+        coarse = torch.cat(parts[:count], dim=1) if count else fine.new_zeros(len(fine), 0)
+        return coarse, torch.cat(parts[count:], dim=1) if self.graph.numbers else None
 
     def silence_numbers(self) -> None:
         """Switch off the scores of numbers, so that values follow from the labels alone, as in softmax.
@@ -412,14 +391,7 @@ class BipartiteHead(Head):
 
     def coarse_weights(self) -> Float[Tensor, "coarse feature"]:
         """The weights of all coarse labels, kind after kind; all must have features of one size."""
-        if isinstance(self.coarse, nn.Linear):
-            return self.coarse.weight
-        sizes = {layer.in_features for layer in self.coarse if isinstance(layer, nn.Linear)}
-        if len(sizes) > 1:
-            raise ShapeError(
-                f"the coarse weights have different feature sizes per kind, {sorted(sizes)}: they do not stack"
-            )
-        return torch.cat([layer.weight for layer in self.coarse if isinstance(layer, nn.Linear)])
+        return stacked_weights(self.coarse)
 
     def fold(self) -> SoftmaxHead:
         """A softmax head with the same answers and marginals, as cheap as plain softmax.
@@ -525,18 +497,6 @@ class _NoOutputs(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Do nothing."""
-
-
-def _check_names(sizes: Mapping[str, int], graph: LabelGraph) -> None:
-    """Raise unless the sizes are given for exactly the kinds and numbers of the graph."""
-    names = (*graph.kinds, *graph.numbers)
-    for name in sizes:
-        if name not in names:
-            raise unknown_name("kind", name, names)
-    for name in names:
-        if name not in sizes:
-            what = "number" if name in graph.numbers else "kind"
-            raise InputError(f"coarse_features: the {what} {name!r} is missing; give every {what} a size")
 
 
 def _linear(features: int, count: int, *, bias: bool) -> nn.Linear:

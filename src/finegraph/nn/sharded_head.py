@@ -20,12 +20,12 @@ different values. A head that fits in one process is a `BipartiteHead`, which an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from finegraph.errors import InputError, ShapeError
@@ -39,6 +39,17 @@ from finegraph.inference.numerics import Constants, LogSums, without_autocast
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.inference.sums.label_rows import LabelRows, chunk_rows, joint_score_chunks
 from finegraph.inference.sums.targets import KindWeights, Reduction, Targets
+from finegraph.nn.coarse_inputs import (
+    CoarseFeatures,
+    CoarseSizes,
+    check_columns,
+    check_sizes,
+    common_input,
+    inputs_by_name,
+    layers_of,
+    stacked_weights,
+)
+from finegraph.nn.coarse_shards import coarse_blocks, coarse_rows, sum_gradients, sum_values
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian
@@ -56,18 +67,18 @@ class BestLabels(NamedTuple):
 class ShardedHead(nn.Module):
     """The part of a bipartite head that one process holds.
 
-    Separate coarse features are not supported.
-
     Attributes:
+        coarse_features: the number of columns of the features of coarse labels and numbers, as in a whole head.
         shard: the labels of this process.
         exchange: the communication between the processes that share the labels.
         groups: the communication between the processes that hold the same labels.
         fine: the layer of its fine labels.
-        coarse: the layer of its coarse labels, kind after kind.
-        numbers: the layer of the numbers of the graph; None if it has none.
+        coarse: the layer of its coarse labels, kind after kind; one layer per kind if each has features of its own.
+        numbers: the layer of the numbers of the graph, or one per number likewise; None if it has none.
     """
 
-    numbers: NumberLayer | None
+    coarse: nn.Linear | nn.ModuleList
+    numbers: NumberLayer | nn.ModuleList | None
 
     def __init__(
         self,
@@ -77,6 +88,7 @@ class ShardedHead(nn.Module):
         *,
         rank: int | None = None,
         size: int | None = None,
+        coarse_features: CoarseSizes = None,
         bias: bool = True,
         groups: Exchange = SINGLE_PROCESS,
     ) -> None:
@@ -90,6 +102,8 @@ class ShardedHead(nn.Module):
             exchange: the communication between the processes that share the labels.
             rank: the number of this process, from 0; by default that of the exchange.
             size: the number of processes; by default that of the exchange.
+            coarse_features: for two features, the number of columns of those of coarse labels and numbers, or one size
+                per kind and number.
             bias: whether the layers have a bias.
             groups: the communication between the processes of different groups that hold the same labels; by default
                 there is one group.
@@ -98,14 +112,24 @@ class ShardedHead(nn.Module):
             InputError: there are too few labels for this many processes.
         """
         super().__init__()
-        self.features, self.graph, self.exchange, self.groups = features, graph, exchange, groups
+        check_sizes(coarse_features, graph)
+        self.features, self.coarse_features = features, coarse_features
+        self.graph, self.exchange, self.groups = graph, exchange, groups
         rank, size = exchange.rank if rank is None else rank, exchange.size if size is None else size
         self.shard = label_shard(graph, rank, size)
         self._constants = _ShardTensors(graph, self.shard)
-        self._shared, self._local = _shared_columns(graph, self.shard), _local_columns(graph, self.shard)
+        self._blocks = coarse_blocks(graph, self.shard, by_kind=isinstance(coarse_features, Mapping))
+        self._shared = tuple(columns for block in self._blocks for columns in block.of_process(block.shared))
         self.fine = _Undrawn(features, len(self._constants.fine), bias=bias)
-        self.coarse = _Undrawn(features, len(self._constants.coarse), bias=bias)
-        self.numbers = NumberLayer(features, len(graph.numbers), bias=bias) if graph.numbers else None
+        if isinstance(coarse_features, Mapping):
+            named = zip(graph.kinds, self._blocks, strict=True)
+            self.coarse = nn.ModuleList(_Undrawn(coarse_features[name], one.held, bias=bias) for name, one in named)
+            of_numbers = [NumberLayer(coarse_features[name], 1, bias=bias) for name in graph.numbers]
+            self.numbers = nn.ModuleList(of_numbers) if of_numbers else None
+        else:
+            width = features if coarse_features is None else coarse_features
+            self.coarse = _Undrawn(width, len(self._constants.coarse), bias=bias)
+            self.numbers = NumberLayer(width, len(graph.numbers), bias=bias) if graph.numbers else None
         self._draw(bias)
 
     @property
@@ -140,14 +164,18 @@ class ShardedHead(nn.Module):
             ShapeError: the head has other sizes.
             InputError: the head has a doubt.
         """
-        if head.graph.digest != self.graph.digest or head.features != self.features or head.coarse_features is not None:
-            raise ShapeError("expected a head of the same graph and features, without features for coarse labels")
+        sizes = head.features, head.coarse_features
+        if head.graph.digest != self.graph.digest or sizes != (self.features, self.coarse_features):
+            raise ShapeError(
+                f"expected a head of the same graph, with {self.features} features and "
+                f"{self.coarse_features or 'the same'} for coarse labels; got {sizes[0]} and {sizes[1] or 'the same'}"
+            )
         _refuse_doubt(head)
         with torch.no_grad():
-            for whole, own, rows, _ in self._layers(head):
-                for name, values in own.named_parameters():
-                    assert whole is not None
-                    values.copy_(whole.get_parameter(name)[rows])
+            for layer in self._layers(head):
+                for name, values in layer.own.named_parameters():
+                    assert layer.whole is not None
+                    values.copy_(layer.whole.get_parameter(name)[layer.rows])
             for own_values, of_head in self._of_numbers(head):
                 assert of_head is not None
                 own_values.copy_(of_head)
@@ -163,7 +191,7 @@ class ShardedHead(nn.Module):
         if head is not None:
             _refuse_doubt(head)
         with torch.no_grad():
-            for whole, own, rows, count in self._layers(head):
+            for whole, own, rows, count, _ in self._layers(head):
                 for name, values in own.named_parameters():
                     for start, part in _parts(count, values):
                         if whole is not None:
@@ -204,36 +232,34 @@ class ShardedHead(nn.Module):
 
     def _empty_head(self) -> BipartiteHead:
         with torch.device("meta"):  # weights would be drawn only to be overwritten
-            head = BipartiteHead(self.features, self.graph, bias=self.fine.bias is not None)
+            sizes, bias = self.coarse_features, self.fine.bias is not None
+            head = BipartiteHead(self.features, self.graph, coarse_features=sizes, bias=bias)
         return head.to(self.fine.weight.dtype).to_empty(device=self.fine.weight.device)
 
-    def _layers(self, head: BipartiteHead | None) -> list[tuple[nn.Module | None, nn.Linear, Tensor, int]]:
-        """For fine and coarse labels: the whole layer, the layer of this process, its rows, and the number of rows."""
-        coarse, own = graph_tensors(self.graph).coarse_count, self._tensors
-        return [
-            (None if head is None else head.fine, self.fine, own.fine, len(self.graph)),
-            (None if head is None else head.coarse, self.coarse, own.coarse, coarse),
-        ]
+    def _layers(self, head: BipartiteHead | None) -> list[_Layer]:
+        """The layers with a row for each label, beside those of a whole head."""
+        held, whole = self._tensors, None if head is None else layers_of(head.coarse)
+        every = torch.ones_like(held.fine, dtype=torch.bool)
+        found = [_Layer(None if head is None else head.fine, self.fine, held.fine, len(self.graph), every)]
+        for place, (own, block) in enumerate(zip(layers_of(self.coarse), self._blocks, strict=True)):
+            rows = held.coarse[block.columns] - block.first
+            sent = torch.full_like(rows, self.shard.rank == 0, dtype=torch.bool)
+            for local in block.local:
+                sent[local] = True
+            found.append(_Layer(None if whole is None else whole[place], own, rows, block.labels, sent))
+        return found
 
     def _collect(self, head: BipartiteHead | None) -> None:
         """Copy the rows of all processes into a whole head, in processes that have one."""
-        # Copies are sent by the first process only.
-        coarse_mask = torch.full_like(self._tensors.coarse, self.shard.rank == 0, dtype=torch.bool)
-        for columns in self._local:
-            coarse_mask[columns] = True
-        masks: dict[nn.Linear, Tensor] = {
-            self.fine: torch.ones_like(self._tensors.fine, dtype=torch.bool),
-            self.coarse: coarse_mask,
-        }
         with torch.no_grad():
-            for whole, own, rows, count in self._layers(head):
-                places, kept = rows[masks[own]], masks[own]
+            for whole, own, rows, count, sent in self._layers(head):
+                places = rows[sent]
                 for name, values in own.named_parameters():
-                    sent = values if bool(kept.all()) else values[kept]
+                    held = values if bool(sent.all()) else values[sent]
                     for start, part in _parts(count, values):
                         low, high = _between(places, start, start + len(part))
                         part.zero_()
-                        part[places[low:high] - start] = sent[low:high]
+                        part[places[low:high] - start] = held[low:high]
                         self.exchange.sum([part])
                         if whole is not None:
                             whole.get_parameter(name)[start : start + len(part)] = part
@@ -251,6 +277,8 @@ class ShardedHead(nn.Module):
         kind_weights: KindWeights = None,
         reduction: Reduction = "mean",
         ignore_index: int = -100,
+        *,
+        coarse_features: CoarseFeatures = None,
     ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
         """The joint loss of a whole batch, the same in all processes that share the labels.
 
@@ -261,9 +289,10 @@ class ShardedHead(nn.Module):
             kind_weights: the weight of the term of each kind and number.
             reduction: "mean", "sum" or "none".
             ignore_index: marks labels that were not observed.
+            coarse_features: those of coarse labels and numbers, in a head of two features; the same in all these
+                processes.
         """
-        self._check(features)
-        rows = self._tensors.rows
+        inputs, rows = self._inputs(features, coarse_features), self._tensors.rows
         whole = rows_task(
             graph_tensors(self.graph, features.device),
             len(features),
@@ -286,7 +315,7 @@ class ShardedHead(nn.Module):
             whole.numbers,
             whole.readings,
         )
-        coarse, numbers = self._coarse_scores(features), self._number_scores(features)
+        coarse, numbers = self._coarse_scores(inputs), self._number_scores(inputs)
         return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse, numbers)
 
     def sum_gradients(self) -> None:
@@ -297,27 +326,37 @@ class ShardedHead(nn.Module):
         """
         if self.groups.size == 1:
             return
-        fine = [self.fine.weight, *([] if self.fine.bias is None else [self.fine.bias])]
-        coarse = [self.coarse.weight, *([] if self.coarse.bias is None else [self.coarse.bias])]
         numbers = [] if self.numbers is None else list(self.numbers.parameters())
-        for parameter in (*fine, *coarse, *numbers):
+        for parameter in self.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in coarse if parameter.grad is not None]
-        for own in (parameter.grad for parameter in fine if parameter.grad is not None):
+        for own in _gradients(self.fine.parameters()):
             self.groups.sum([own])
-        for columns in self._local:
-            self.groups.sum([gradient[columns] for gradient in gradients])
-        copies = [gradient[columns] for gradient in gradients for columns in self._shared]
-        self.groups.sum([*copies, *(parameter.grad for parameter in numbers if parameter.grad is not None)])
+        copies = []
+        for layer, block in zip(layers_of(self.coarse), self._blocks, strict=True):
+            gradients = _gradients(layer.parameters())
+            for rows in block.local:
+                self.groups.sum([gradient[rows] for gradient in gradients])
+            copies += [gradient[rows] for gradient in gradients for rows in block.shared]
+        self.groups.sum([*copies, *_gradients(numbers)])
 
     def prior(self) -> Float[Tensor, ""]:
-        """The weight prior, as `laplacian_prior`; gradients of rows that all processes hold are summed over all."""
-        result: Tensor = _SharedPrior.apply(self.fine.weight, self.coarse.weight, self)  # type: ignore[no-untyped-call]
+        """The weight prior, as `laplacian_prior`; gradients of rows that all processes hold are summed over all.
+
+        Raises:
+            ShapeError: fine and coarse labels have features of different sizes.
+        """
+        coarse = stacked_weights(self.coarse)
+        result: Tensor = _SharedPrior.apply(self.fine.weight, coarse, self)  # type: ignore[no-untyped-call]
         return result
 
     def smoothing(
-        self, features: Float[Tensor, "batch feature"], target: Int[Tensor, " batch"], ignore_index: int = -100
+        self,
+        features: Float[Tensor, "batch feature"],
+        target: Int[Tensor, " batch"],
+        ignore_index: int = -100,
+        *,
+        coarse_features: CoarseFeatures = None,
     ) -> Float[Tensor, " batch"]:
         """Log p of the fine label less the mean of log p over all fine labels, the same in all processes.
 
@@ -327,15 +366,17 @@ class ShardedHead(nn.Module):
             features: those of all samples, the same in all processes.
             target: the fine label of each sample.
             ignore_index: marks what was not observed; such a sample has 0.
+            coarse_features: as for the loss.
         """
         # Log p is the joint score less a number of the sample, which cancels: sums of scores are enough.
         layout, known = self._tensors.rows.layout, target != ignore_index
+        inputs = self._inputs(features, coarse_features)
         features = features.to(self.fine.weight.dtype)
-        coarse = _sum_gradients(self._coarse_scores(features), self.exchange, self._shared)
+        coarse = sum_gradients(self._coarse_scores(inputs), self.exchange, self._shared)
         groups = layout.group_scores(coarse)[0] if layout.kinds else None
         place = self._tensors.place[target.masked_fill(~known, 0)]
         own, place = place >= 0, place.clamp_min(0)
-        inside = _sum_gradients(features, self.exchange)
+        inside = sum_gradients(features, self.exchange)
         at_target = (inside * self.fine.weight[place]).sum(dim=1)
         mean = inside @ (self.fine.weight.sum(dim=0) / len(self.graph))
         if self.fine.bias is not None:
@@ -345,13 +386,13 @@ class ShardedHead(nn.Module):
                 at_target = at_target + groups.gather(1, column[place].unsqueeze(1)).squeeze(1)
                 counts = torch.bincount(column, minlength=layout.group_count).to(groups) / len(self.graph)
                 mean = mean + groups @ counts
-        numbers = self._number_scores(features)
+        numbers = self._number_scores(inputs)
         if numbers is not None:
-            numbers = _sum_gradients(numbers.reshape(len(numbers), -1), self.exchange).view_as(numbers)
+            numbers = sum_gradients(numbers.reshape(len(numbers), -1), self.exchange).view_as(numbers)
             at_target = at_target + self._terms_at(place, numbers)
             total = summed_terms(self._tensors.number_rows, numbers, chunk_rows(len(features)))
             mean = mean + total / len(self.graph)
-        found: Tensor = _SumValues.apply(torch.where(own, at_target, 0.0) - mean, self.exchange)  # type: ignore[no-untyped-call]
+        found = sum_values(torch.where(own, at_target, 0.0) - mean, self.exchange)
         return torch.where(known, found, 0.0)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -361,16 +402,33 @@ class ShardedHead(nn.Module):
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
-    def top(self, features: Float[Tensor, "batch feature"], count: int = 5) -> BestLabels:
+    def own_scores(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
+    ) -> Float[Tensor, "batch _"]:
+        """The scores of the labels that this process holds and of numbers; other processes are not needed.
+
+        Args:
+            features: the features of some samples.
+            coarse_features: those of coarse labels and numbers, in a head of two features.
+        """
+        inputs = self._inputs(features, coarse_features)
+        coarse = [layer(own) for layer, own in zip(layers_of(self.coarse), inputs.coarse, strict=True)]
+        numbers = self._number_scores(inputs)
+        return torch.cat([self.fine(features), *coarse, *([] if numbers is None else [numbers.flatten(1)])], dim=1)
+
+    def top(
+        self, features: Float[Tensor, "batch feature"], count: int = 5, *, coarse_features: CoarseFeatures = None
+    ) -> BestLabels:
         """The most probable fine labels of all processes, the same in each.
 
         Args:
             features: the features of some samples.
             count: the number of labels.
+            coarse_features: those of coarse labels and numbers, in a head of two features.
         """
         own = self._tensors.fine
         best = _Best(min(count, len(own)), len(features), own.device)
-        log_total = self._scan(features, best)[0]
+        log_total = self._scan(self._inputs(features, coarse_features), best)[0]
         shape = (self.shard.size, count, len(features))
         log_prob, label = log_total.new_zeros(shape), own.new_zeros(shape)
         log_prob[self.shard.rank] = -torch.inf
@@ -381,25 +439,29 @@ class ShardedHead(nn.Module):
         found = log_prob.flatten(0, 1).t().topk(min(count, len(self.graph)), dim=1)
         return BestLabels(label.flatten(0, 1).t().gather(1, found.indices), found.values)
 
-    def kind_log_probs(self, features: Float[Tensor, "batch feature"], kind: str) -> Float[Tensor, "batch label"]:
+    def kind_log_probs(
+        self, features: Float[Tensor, "batch feature"], kind: str, *, coarse_features: CoarseFeatures = None
+    ) -> Float[Tensor, "batch label"]:
         """The log probabilities of the labels of a kind, the same in all processes, in float64.
 
         Args:
             features: the features of some samples.
             kind: the name of the kind.
+            coarse_features: as for `top`.
         """
-        return self.all_kind_log_probs(features, (kind,))[kind]
+        return self.all_kind_log_probs(features, (kind,), coarse_features=coarse_features)[kind]
 
     def all_kind_log_probs(
-        self, features: Float[Tensor, "batch feature"], kinds: Sequence[str]
+        self, features: Float[Tensor, "batch feature"], kinds: Sequence[str], *, coarse_features: CoarseFeatures = None
     ) -> dict[str, Float[Tensor, "batch label"]]:
         """The same for several kinds.
 
         Args:
             features: those of some samples.
             kinds: the kinds.
+            coarse_features: as for `top`.
         """
-        log_total, groups = self._scan(features, None, kinds)
+        log_total, groups = self._scan(self._inputs(features, coarse_features), None, kinds)
         found = {}
         for kind in kinds:
             tensors = graph_tensors(self.graph).kind(kind)
@@ -411,7 +473,9 @@ class ShardedHead(nn.Module):
             found[kind] = (labels.log() - log_total).t()
         return found
 
-    def value(self, features: Float[Tensor, "batch feature"], number: str) -> ValueDistribution:
+    def value(
+        self, features: Float[Tensor, "batch feature"], number: str, *, coarse_features: CoarseFeatures = None
+    ) -> ValueDistribution:
         """The distribution of the value of a number, the same in all processes; see `Posterior.value`.
 
         Processes exchange the probabilities of all its different values and spreads.
@@ -419,20 +483,22 @@ class ShardedHead(nn.Module):
         Args:
             features: the features of some samples.
             number: the name of the number.
+            coarse_features: as for `top`.
         """
+        inputs = self._inputs(features, coarse_features)
         tensors = graph_tensors(self.graph, features.device).numbers.number(number)
         values = LogSums(tensors.count, len(features), features.device)
-        log_total = self._scan(features, None, values=(tensors.place, values))[0]
+        log_total = self._scan(inputs, None, values=(tensors.place, values))[0]
         self._add_up(values)
         weights = (values.log() - log_total).t().exp()
         with torch.no_grad():
-            scores = self._number_scores(features)
+            scores = self._number_scores(inputs)
         components = components_of(tensors, scores, None)
         return ValueDistribution(tensors.number, weights / weights.sum(dim=1, keepdim=True), components)
 
     def _scan(
         self,
-        features: Float[Tensor, "batch feature"],
+        inputs: _Inputs,
         best: _Best | None,
         kinds: Sequence[str] = (),
         values: tuple[int, LogSums] | None = None,
@@ -440,7 +506,7 @@ class ShardedHead(nn.Module):
         """Look at the joint scores of this process, once, or twice for sums over kinds.
 
         Args:
-            features: those of some samples.
+            inputs: the features of some samples.
             best: is offered all scores; None if the best ones are not asked for.
             kinds: the kinds whose labels are summed.
             values: a number and the sums of its components, which are filled; None if they are not asked for.
@@ -448,16 +514,15 @@ class ShardedHead(nn.Module):
         Returns:
             The log of the sum over the fine labels of all processes, and the sums of this one by group.
         """
-        self._check(features)
-        rows, batch, device = self._tensors.rows, len(features), features.device
+        rows, batch, device = self._tensors.rows, len(inputs.fine), inputs.fine.device
         layout = rows.layout
         groups, total = LogSums(layout.group_count if kinds else 0, batch, device), LogSums(1, batch, device)
         all_in_one = torch.zeros(1, dtype=torch.int64, device=device)
         columns = [layout.group_columns_of(graph_tensors(self.graph).kind(kind).number) for kind in kinds]
-        with torch.no_grad(), without_autocast(features.device):
-            features = features.to(self.fine.weight.dtype)
-            scores, mixing = layout.group_scores(self._coarse_scores(features)) if layout.kinds else (None, None)
-            numbers, sums = self._number_scores(features), None
+        with torch.no_grad(), without_autocast(device):
+            features = inputs.fine.to(self.fine.weight.dtype)
+            scores, mixing = layout.group_scores(self._coarse_scores(inputs)) if layout.kinds else (None, None)
+            numbers, sums = self._number_scores(inputs), None
             if numbers is not None:
                 sums = NumberSums(self._tensors.number_rows, numbers)
             lists = [(column, groups) for column in columns]
@@ -485,17 +550,34 @@ class ShardedHead(nn.Module):
         sums.raise_to(largest)
         self.exchange.sum([sums.total])
 
-    def _coarse_scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch coarse"]:
-        weight, bias = self.coarse.weight, self.coarse.bias
-        rows: Tensor = _CoarseRows.apply(features.to(weight.dtype), weight, bias, self)  # type: ignore[no-untyped-call]
-        return rows.t()
+    def _inputs(self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures) -> _Inputs:
+        """The inputs of all layers, checked."""
+        check_columns("features", features, self.features)
+        if isinstance(self.coarse_features, Mapping):
+            found = inputs_by_name(coarse_features, self.coarse_features, self.graph)
+            inputs = _Inputs(features, found[: len(self._blocks)], found[len(self._blocks) :])
+        else:
+            common = common_input(features, coarse_features, self.coarse_features)
+            inputs = _Inputs(features, [common], [common])
+        for one in (*inputs.coarse, *inputs.numbers):
+            if len(one) != len(features):
+                raise ShapeError(f"coarse features: expected {len(features)} rows, as many as features, got {len(one)}")
+        return inputs
 
-    def _number_scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch number 2"] | None:
+    def _coarse_scores(self, inputs: _Inputs) -> Float[Tensor, "batch coarse"]:
+        layers = zip(inputs.coarse, layers_of(self.coarse), self._blocks, strict=True)
+        found = [coarse_rows(own, layer, block, self.exchange) for own, layer, block in layers]
+        if len(found) == 1:
+            return found[0]
+        return torch.cat(found, dim=1) if found else self.fine.weight.new_zeros(len(inputs.fine), 0)
+
+    def _number_scores(self, inputs: _Inputs) -> Float[Tensor, "batch number 2"] | None:
         """The scores of numbers. All processes compute them alike, and their gradients are alike, too."""
         if self.numbers is None:
             return None
-        scores: Tensor = self.numbers(features.to(self.numbers.weight.dtype))
-        return scores
+        layers = layers_of(self.numbers)
+        scores = [layer(own.to(layer.weight.dtype)) for layer, own in zip(layers, inputs.numbers, strict=True)]
+        return scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)
 
     def _terms_at(
         self, place: Int[Tensor, " batch"], scores: Float[Tensor, "batch number 2"]
@@ -513,9 +595,31 @@ class ShardedHead(nn.Module):
         own = self._tensors
         return targets._replace(fine=own.place[targets.fine], column=own.column[targets.column])
 
-    def _check(self, features: Tensor) -> None:
-        if features.ndim != 2 or features.shape[1] != self.features:
-            raise ShapeError(f"features: expected shape (batch, {self.features}), got {tuple(features.shape)}")
+
+class _Inputs(NamedTuple):
+    """The features of the fine labels, and the inputs of the layers of coarse labels and of numbers."""
+
+    fine: Float[Tensor, "batch feature"]
+    coarse: list[Float[Tensor, "batch _"]]
+    numbers: list[Float[Tensor, "batch _"]]
+
+
+class _Layer(NamedTuple):
+    """A layer with a row for each label.
+
+    Attributes:
+        whole: that of a whole head; None if there is none here.
+        own: the rows of this process.
+        rows: which ones these are, rising.
+        labels: the number of rows of the whole layer.
+        sent: the rows that this process sends for a whole head; of copies the first process sends its own.
+    """
+
+    whole: nn.Module | None
+    own: nn.Linear
+    rows: Int[Tensor, " row"]
+    labels: int
+    sent: Bool[Tensor, " row"]
 
 
 class _ShardTensors(Constants):
@@ -582,40 +686,8 @@ class _Undrawn(nn.Linear):
         """Do nothing."""
 
 
-class _SumValues(torch.autograd.Function):
-    """Numbers summed over all processes; the gradient of the sum is that of each part."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, exchange: Exchange) -> Tensor:
-        total = values.clone()
-        exchange.sum([total])
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0], None
-
-
-class _SumGradients(torch.autograd.Function):
-    """A matrix that all processes have; its gradient, to which each adds a part, is summed in some columns."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, exchange: Exchange, columns: tuple[slice, ...]) -> Tensor:
-        ctx.exchange, ctx.columns = exchange, columns
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        grad = grads[0].clone()
-        ctx.exchange.sum([grad[:, columns] for columns in ctx.columns])
-        return grad, None, None
-
-
-def _sum_gradients(
-    values: Float[Tensor, "batch _"], exchange: Exchange, columns: tuple[slice, ...] = (slice(None),)
-) -> Float[Tensor, "batch _"]:
-    result: Tensor = _SumGradients.apply(values, exchange, columns)  # type: ignore[no-untyped-call]
-    return result
+def _gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
 def _refuse_doubt(head: BipartiteHead) -> None:
@@ -633,42 +705,6 @@ def _between(rows: Int[Tensor, " _"], start: int, stop: int) -> tuple[int, int]:
     """The places of the rows from `start` up to `stop`, which are rising."""
     low, high = torch.searchsorted(rows, rows.new_tensor([start, stop])).tolist()
     return low, high
-
-
-class _CoarseRows(torch.autograd.Function):
-    """Coarse scores with labels as rows.
-
-    The gradient of the features through rows of one process is summed over processes. The gradient through copies is
-    already the same in all processes, since the gradients of their scores are. Rows of copies are multiplied apart from
-    the others, whose number differs between processes: so copies stay alike to the bit.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, head: ShardedHead) -> Tensor:
-        ctx.head = head
-        ctx.save_for_backward(features, weight)
-        rows = weight @ features.t()
-        return rows if bias is None else rows.add_(bias.unsqueeze(1))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        (features, weight), head, feature_grad = ctx.saved_tensors, ctx.head, None
-        weight_grad = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        bias_grad = weight.new_empty(len(weight)) if ctx.needs_input_grad[2] else None
-        for columns in (*head._local, *head._shared):
-            own = grads[0][columns].clone(memory_format=torch.contiguous_format)  # laid out alike in all processes
-            if weight_grad is not None:
-                weight_grad[columns] = own @ features
-            if bias_grad is not None:
-                bias_grad[columns] = own.sum(dim=1)
-        if ctx.needs_input_grad[0]:
-            feature_grad = torch.zeros_like(features)
-            for columns in head._local:
-                feature_grad.addmm_(grads[0][columns].t(), weight[columns])
-            head.exchange.sum([feature_grad])
-            for columns in head._shared:
-                feature_grad.addmm_(grads[0][columns].t(), weight[columns])
-        return feature_grad, weight_grad, bias_grad, None
 
 
 class _SharedPrior(torch.autograd.Function):
@@ -690,23 +726,3 @@ class _SharedPrior(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         fine, coarse = ctx.saved_tensors
         return grads[0] * fine, grads[0] * coarse, None
-
-
-def _local_columns(graph: LabelGraph, shard: LabelShard) -> tuple[slice, ...]:
-    """The coarse columns that only this process holds."""
-    start = 0
-    for name in graph.kinds:
-        count = len(shard.labels) if name == shard.kind else len(graph.labels(name))
-        if name == shard.kind:
-            return (slice(start, start + count),)
-        start += count
-    return ()
-
-
-def _shared_columns(graph: LabelGraph, shard: LabelShard) -> tuple[slice, ...]:
-    """The coarse columns that all processes hold."""
-    count = len(shard.coarse(graph))
-    local = _local_columns(graph, shard)
-    if not local:
-        return (slice(0, count),)
-    return tuple(part for part in (slice(0, local[0].start), slice(local[0].stop, count)) if part.stop > part.start)
