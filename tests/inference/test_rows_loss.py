@@ -34,12 +34,15 @@ def both(head, features, target, *others, **options):
     found = []
     for rows in (True, False):
         inputs = [one.clone().requires_grad_() for one in features]
+        coarse = inputs[1:]
+        if isinstance(getattr(head, "coarse_features", None), dict):
+            coarse = [dict(zip(head.coarse_features, coarse, strict=True))]
         head.zero_grad()
         if rows:
-            coarse = {"coarse_features": inputs[1]} if len(inputs) > 1 else {}
-            loss = head.loss(inputs[0], target, *others, **options, **coarse)
+            other = {"coarse_features": coarse[0]} if coarse else {}
+            loss = head.loss(inputs[0], target, *others, **options, **other)
         else:
-            loss = fg.joint_loss(head(*inputs), target, *others, **options)
+            loss = fg.joint_loss(head(inputs[0], *coarse), target, *others, **options)
         (loss * torch.arange(1, 1 + loss.numel()).view(loss.shape)).sum().backward()
         grads = [one.grad for one in (*inputs, *head.parameters())]
         found.append([loss.detach(), *(torch.zeros(()) if grad is None else grad for grad in grads)])
@@ -80,6 +83,9 @@ def test_every_form_of_graph(form, lists):
         check(fg.SoftmaxHead(FEATURES, graph).double(), features, target, seen)
         features.append(torch.from_numpy(rng.normal(size=(4, 3))))
         check(made_head(graph, coarse_features=3), features, target)
+        sizes = {name: 2 + place % 3 for place, name in enumerate(graph.kinds)}
+        features[1:] = [torch.from_numpy(rng.normal(size=(4, size))) for size in sizes.values()]
+        check(made_head(graph, coarse_features=sizes), features, target, seen, weights)
 
 
 def test_probabilities_below_what_numbers_hold(lists):

@@ -8,7 +8,7 @@ import tiny
 import torch
 
 import finegraph as fg
-from finegraph.errors import DataError, InputError, NonFiniteError, SettingsError
+from finegraph.errors import DataError, InputError, NonFiniteError, SettingsError, ShapeError
 from finegraph.graph.label_shards import label_shard
 from finegraph.nn import BipartiteHead, Network, NetworkDesign
 from finegraph.nn.sharded_head import ShardedHead
@@ -35,8 +35,15 @@ def gaps(tmp_path_factory):
     return tiny.make_photos(tmp_path_factory.mktemp("gaps"), gaps=True)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("changes", [ALIKE, {"recipe": "fitted", "precision": "float64", "lr": 0.001, "epochs": 2}])
+FITTED = {"recipe": "fitted", "precision": "float64", "lr": 0.001, "epochs": 2}
+TWO = {"coarse_network": "tiny_narrow", "coarse_weights": "none", "laplacian": 0.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [ALIKE, FITTED, ALIKE | TWO, ALIKE | TWO | {"coarse_network": "tiny", "laplacian": 0.02}, FITTED | TWO],
+    ids=["short", "fitted", "two networks", "two alike", "fitted two networks"],
+)
 def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
     monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
     one = tiny.tune(gaps, tmp_path / "one", **changes)
@@ -49,7 +56,22 @@ def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
         torch.testing.assert_close(two.network.state_dict()[name], tensor, rtol=1e-7, atol=1e-9, msg=name)
 
 
-@pytest.mark.deep
+def test_two_networks_go_on_exactly(manifest, tmp_path):
+    tiny.tune(manifest, tmp_path / "unbroken", shard_labels=True, **TWO)
+    assert tiny.tune(manifest, tmp_path / "run", watcher=tiny.asks_at(7), shard_labels=True, **TWO).metrics is None
+    assert tiny.tune(manifest, tmp_path / "run", resume=True, shard_labels=True, **TWO).metrics is not None
+    found, expected = (shards(tmp_path / name, manifest).last() for name in ("run", "unbroken"))
+    assert found.tensors.keys() == expected.tensors.keys()
+    assert all(torch.equal(values, expected.tensors[name]) for name, values in found.tensors.items())
+    assert tiny.metrics(tmp_path / "run") == tiny.metrics(tmp_path / "unbroken") != []
+
+
+def test_the_prior_of_features_of_two_sizes_is_refused_before_training(manifest, tmp_path):
+    with pytest.raises(ShapeError, match="so both need the same features; got 12 and 7"):
+        tiny.tune(manifest, tmp_path / "run", shard_labels=True, **{**TWO, "laplacian": 0.1})
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
 @pytest.mark.parametrize(
     ("stop", "optimizer"), [(1, "adamw"), (4, "sgd"), (7, "sgd")]
 )  # 5 steps in an epoch; a signal after one is heard in the next
@@ -109,7 +131,6 @@ def test_weights_that_answer_nan_are_not_saved(manifest, tmp_path):
     assert shards(tmp_path / "run", manifest).last().step == 2
 
 
-@pytest.mark.deep
 def test_bad_photos_are_left_out(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=2, val=1)
@@ -137,7 +158,7 @@ def test_answers_are_counted_as_those_of_a_whole_head():
     one, two = (Tally(graph.kinds, graph.numbers) for _ in range(2))
     with torch.no_grad():
         one.add(head(features), fine, kinds, measured)
-    two.add_shared(part, features, fine, kinds, measured)
+    two.add_shared(part, features, None, fine, kinds, measured)
     assert one.numbers[-1, 1] == 4  # four values are known
     torch.testing.assert_close(two.numbers, one.numbers, rtol=1e-6, atol=0)
 
@@ -149,7 +170,6 @@ def test_answers_are_counted_as_those_of_a_whole_head():
     ("given", "what"),
     [
         ({"head": "softmax"}, "a softmax head cannot be sharded"),
-        ({"coarse_network": "alexnet"}, "coarse labels with features of their own"),
         ({"comparisons": "hotter.csv"}, "photos that were compared are ranked by a whole head"),
         ({"learn": ("tree",)}, "a graph that is learnt changes"),
         ({"suggest": True, "learn": ("cells",)}, "suggest: .*; learn: "),
@@ -185,5 +205,5 @@ def test_auxiliary_branches_do_not_go_with_it(manifest):
     settings = tiny.settings_for(manifest, network="tiny_auxiliary", shard_labels=True)
     with pytest.raises(SettingsError, match=r"auxiliary branches have heads of their own.*set auxiliary to false"):
         make_network(settings, graph)
-    with pytest.raises(InputError, match="goes with one backbone, without auxiliary branches"):
+    with pytest.raises(InputError, match="goes with a backbone without auxiliary branches"):
         Network(NetworkDesign(network="tiny"), tiny.Tiny(auxiliary=True), ShardedHead(12, graph, Ranks()))

@@ -33,13 +33,13 @@ class Tiny(Backbone):
 
     min_size = 16
 
-    def __init__(self, dropout: float | None = None, auxiliary: bool = False) -> None:
+    def __init__(self, dropout: float | None = None, auxiliary: bool = False, size: int = 12) -> None:
         super().__init__()
-        self.feature_size = 12
+        self.feature_size = size
         self.preprocessing = Preprocessing(size=32, resize=36)
         self.first = nn.Conv2d(3, 8, 5, stride=4)
         self.norm = nn.BatchNorm2d(8)
-        self.second = nn.Conv2d(8, 12, 3)
+        self.second = nn.Conv2d(8, size, 3)
         self.dropout = nn.Dropout(dropout_rate(dropout, 0.2))
         if auxiliary:
             self.auxiliary_sizes = (8,)
@@ -55,8 +55,9 @@ class Tiny(Backbone):
 
 
 def register() -> None:
-    """Let `tiny` and `tiny_auxiliary` be names of networks."""
+    """Let `tiny`, `tiny_narrow` with fewer features, and `tiny_auxiliary` be names of networks."""
     BACKBONES["tiny"] = lambda dropout, auxiliary: Tiny(dropout)
+    BACKBONES["tiny_narrow"] = lambda dropout, auxiliary: Tiny(dropout, size=7)
     BACKBONES["tiny_auxiliary"] = lambda dropout, auxiliary: Tiny(dropout, auxiliary)
 
 

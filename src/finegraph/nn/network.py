@@ -104,15 +104,15 @@ class Network(nn.Module):
             scaling: the step between backbone and head; None if there is none.
 
         Raises:
-            InputError: the labels of the head are sharded, and there are auxiliary heads or coarse features.
+            InputError: the labels of the head are sharded, and there are auxiliary heads.
         """
         super().__init__()
         self.design = design
         self.backbone, self.coarse_backbone, self.scaling = backbone, coarse_backbone, scaling
         if isinstance(head, ShardedHead):
-            if backbone.auxiliary_sizes or coarse_backbone is not None:
+            if backbone.auxiliary_sizes:
                 raise InputError(
-                    "a sharded head goes with one backbone, without auxiliary branches; build it without them"
+                    "a sharded head goes with a backbone without auxiliary branches; build it without them"
                 )
             self.share_head(head)
             self.auxiliary_heads = nn.ModuleList()
@@ -146,9 +146,18 @@ class Network(nn.Module):
         """The features of the backbone, and those of the coarse backbone if there is one."""
         return self.backbone(self._images(self.backbone, pixels)), self._coarse_features(pixels)
 
-    def scaled_features(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
+    @property
+    def feature_sizes(self) -> tuple[int, ...]:
+        """The number of columns of the features that the head takes: of one backbone or of both."""
+        both = (self.backbone, self.coarse_backbone)
+        return tuple(backbone.feature_size for backbone in both if backbone is not None)
+
+    def head_features(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch coarse_feature"] | None]:
         """The features that the head takes."""
-        return self.scaled(self.features(pixels)[0])
+        features, coarse_features = self.features(pixels)
+        return self.scaled(features), coarse_features
 
     def scaled(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
         """The features of the backbone as the head takes them."""
@@ -265,7 +274,7 @@ def build_network(
     coarse_weights: str | os.PathLike[str] | None = None,
     dropout: float | None = None,
     auxiliary: bool = True,
-    make_head: Callable[[Backbone], ShardedHead] | None = None,
+    make_head: Callable[[Backbone, Backbone | None], ShardedHead] | None = None,
 ) -> Network:
     """A network for a label graph, with an untrained head.
 
@@ -276,20 +285,23 @@ def build_network(
         coarse_weights: the weights of the coarse backbone, likewise.
         dropout: the dropout rate in training; None for the usual rate of each backbone.
         auxiliary: whether to build the auxiliary branches of a backbone that has them; only training uses them.
-        make_head: makes the head for a backbone, where processes that train share its labels out; by default it is an
-            ordinary one.
+        make_head: makes the head for one backbone or two, where processes that train share its labels out; by default
+            it is an ordinary one.
     """
     design = design or NetworkDesign()
     backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
-    if design.coarse_network is None:
-        kind = SoftmaxHead if design.head == "softmax" else BipartiteHead
-        scaling = _new_scaling(design.scaling, backbone)
-        if make_head is not None:
-            return Network(design, backbone, make_head(backbone), scaling=scaling)
-        return Network(design, backbone, kind(backbone.feature_size, graph), scaling=scaling)
-    coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
-    head = BipartiteHead(backbone.feature_size, graph, coarse_features=coarse.feature_size)
-    return Network(design, backbone, head, coarse)
+    coarse = None
+    if design.coarse_network is not None:
+        coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
+    head: BipartiteHead | SoftmaxHead | ShardedHead
+    if make_head is not None:
+        head = make_head(backbone, coarse)
+    elif design.head == "softmax":
+        head = SoftmaxHead(backbone.feature_size, graph)
+    else:
+        size = None if coarse is None else coarse.feature_size
+        head = BipartiteHead(backbone.feature_size, graph, coarse_features=size)
+    return Network(design, backbone, head, coarse, _new_scaling(design.scaling, backbone))
 
 
 def _new_scaling(name: str | None, backbone: Backbone) -> Scaling | None:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from finegraph.errors import NonFiniteError
 from finegraph.nn import Network
-from finegraph.nn.sharded_head import ShardedHead
 
 
 class StopRequest:
@@ -80,7 +79,7 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
             if network.shared_head is None:
                 network.forward_with_auxiliary(pixels)
             else:
-                _own_scores(network, network.shared_head, pixels)
+                network.shared_head.own_scores(*network.head_features(pixels))
     finally:
         for hook in hooks:
             hook.remove()
@@ -88,13 +87,6 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
             for name, buffer in network.named_buffers():
                 buffer.copy_(kept[name])
     return bad_layers[0] if bad_layers else None
-
-
-def _own_scores(network: Network, head: ShardedHead, pixels: Tensor) -> Tensor:
-    """The scores of the labels that this process holds; a posterior would need all processes."""
-    features = network.scaled_features(pixels)
-    numbers = [] if head.numbers is None else [head.numbers(features).flatten(start_dim=1)]
-    return torch.cat([head.fine(features), head.coarse(features), *numbers], dim=1)
 
 
 def first_bad_gradient(network: nn.Module) -> str | None:
@@ -126,7 +118,10 @@ def check_answers(
     try:
         with torch.no_grad():
             shared = network.shared_head
-            scores = network(pixels).fine_scores if shared is None else _own_scores(network, shared, pixels)
+            if shared is None:
+                scores = network(pixels).fine_scores
+            else:  # a posterior would need all processes
+                scores = shared.own_scores(*network.head_features(pixels))
             finite = bool(scores.isfinite().all())
         if not finite:
             raise non_finite(step, "the answer", first_bad_layer(network, pixels), photos)

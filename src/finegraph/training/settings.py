@@ -255,8 +255,6 @@ class TrainSettings:
         """Raise if the labels of the last layer are to be sharded, and something else stands against it."""
         against = {
             "head": self.head == "softmax" and "a softmax head cannot be sharded; use head bipartite",
-            "coarse_network": self.coarse_network is not None
-            and "coarse labels with features of their own cannot be sharded",
             "comparisons": self.comparisons is not None and "photos that were compared are ranked by a whole head",
             "suggest": self.suggest
             and "suggested kinds change the graph, and processes that share labels out need one",

@@ -147,19 +147,24 @@ class Stepper:
         self, pixels: UInt8[Tensor, "batch channel height width"] | None, batch: Batch, head: ShardedHead
     ) -> Float[Tensor, ""]:
         """The sum of the loss over the photos of all processes of the group, the same in each."""
-        own = head.fine.weight.new_zeros(0, head.features)
+        weight = head.fine.weight
+        own = [weight.new_zeros(0, size) for size in self.network.feature_sizes]
         if pixels is not None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
-                own = self._explained(self.network.scaled_features, pixels).to(head.fine.weight.dtype)
+                found = self._explained(self.network.head_features, pixels)
+            own = [one.to(weight.dtype) for one in found if one is not None]
         # All processes must exchange the gradient of the features, also those that have no use for it.
-        features = head.exchange.all_rows(own if own.requires_grad else own.requires_grad_())
+        features, *others = [head.exchange.all_rows(one if one.requires_grad else one.requires_grad_()) for one in own]
+        coarse = others[0] if others else None
         targets, photo_labels = all_targets(batch, head.graph, head.exchange)
         fine, kinds = targets.to(self.device), {name: one.to(self.device) for name, one in photo_labels.items()}
         if not len(features):
             return features.sum()
-        weight, share = kind_weight_of(head.graph, self.recipe), self.recipe.label_smoothing
-        loss = head.loss(features, fine, kinds or None, weight, "sum", MISSING)
-        return loss + share * head.smoothing(features, fine, MISSING).sum() if share else loss
+        kind_weight, share = kind_weight_of(head.graph, self.recipe), self.recipe.label_smoothing
+        loss = head.loss(features, fine, kinds or None, kind_weight, "sum", MISSING, coarse_features=coarse)
+        if not share:
+            return loss
+        return loss + share * head.smoothing(features, fine, MISSING, coarse_features=coarse).sum()
 
     def _forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> tuple[Posterior, tuple[Posterior, ...]]:
         """What the network and its auxiliary heads say."""

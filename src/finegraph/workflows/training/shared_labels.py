@@ -43,7 +43,9 @@ def check_shared(settings: TrainSettings, graph: LabelGraph, ranks: Ranks) -> No
         raise SettingsError(f"shard_labels: {error}") from error
 
 
-def head_part(graph: LabelGraph, ranks: Ranks, groups: int, backbone: Backbone) -> ShardedHead:
+def head_part(
+    graph: LabelGraph, ranks: Ranks, groups: int, backbone: Backbone, coarse_backbone: Backbone | None
+) -> ShardedHead:
     """The rows of a new head that this process holds.
 
     Args:
@@ -51,6 +53,7 @@ def head_part(graph: LabelGraph, ranks: Ranks, groups: int, backbone: Backbone) 
         ranks: this process among the others.
         groups: how many groups they form.
         backbone: the network in front.
+        coarse_backbone: that of the coarse labels, if they have one of their own.
 
     Raises:
         SettingsError: the network has auxiliary branches.
@@ -61,7 +64,8 @@ def head_part(graph: LabelGraph, ranks: Ranks, groups: int, backbone: Backbone) 
             "false, or leave out shard_labels"
         )
     own, others = ranks.grid(groups)
-    return ShardedHead(backbone.feature_size, graph, own, groups=others)
+    size = None if coarse_backbone is None else coarse_backbone.feature_size
+    return ShardedHead(backbone.feature_size, graph, own, coarse_features=size, groups=others)
 
 
 def share_fitted(network: Network, head: ShardedHead, ranks: Ranks) -> None:

@@ -94,8 +94,11 @@ def tune_all(
     Returns:
         How it went; None if it was asked to stop before the end, and saved.
     """
-    if settings.laplacian and network.shared_head is None:
-        laplacian_prior(network.head)  # refused before anything is trained if the weights do not compare
+    if settings.laplacian:  # refused before anything is trained if the weights do not compare
+        if network.shared_head is None:
+            laplacian_prior(network.head)
+        else:
+            network.shared_head.prior()
     validation = None if data.val is None else _validation(data.val, views, settings, ranks)
     recipe, refit, learning = settings.numbers(), None, _Learning(data.graph)
     if recipe.start == "fitted":

@@ -61,19 +61,24 @@ class Tally:
         self,
         head: ShardedHead,
         features: Float[Tensor, "batch feature"],
+        coarse_features: Float[Tensor, "batch coarse_feature"] | None,
         fine: Int[Tensor, " batch"],
         kinds: Mapping[str, Int[Tensor, " batch"]],
         measured: Mapping[str, Float[FloatArray, " batch"]] | None = None,
     ) -> None:
         """The same for a head whose labels are sharded; all processes call it with the same photos."""
-        fine, best = fine.to(features.device), head.top(features, 1).label[:, 0]
+        coarse = coarse_features
+        fine, best = fine.to(features.device), head.top(features, 1, coarse_features=coarse).label[:, 0]
         with torch.no_grad():
-            surprise = head.loss(features, fine, kind_weights=0.0, reduction="none", ignore_index=MISSING)
-        log_probs = head.all_kind_log_probs(features, head.graph.kinds)
+            surprise = head.loss(
+                features, fine, kind_weights=0.0, reduction="none", ignore_index=MISSING, coarse_features=coarse
+            )
+        log_probs = head.all_kind_log_probs(features, head.graph.kinds, coarse_features=coarse)
         answers = {kind: own.argmax(dim=1) for kind, own in log_probs.items()}
         self._add_answers(head.graph, best, surprise, answers, fine, kinds)
         for name in head.graph.numbers:
-            self._add_value(head.graph, name, head.value(features, name).mean, fine, measured)
+            value = head.value(features, name, coarse_features=coarse)
+            self._add_value(head.graph, name, value.mean, fine, measured)
 
     def _add_answers(
         self,
@@ -199,22 +204,26 @@ class _Work:
     def look_together(self, numbers: Sequence[int], head: ShardedHead) -> None:
         """Judge the answers to the photos of a group of processes, which answer together; its first one counts."""
         weight = head.fine.weight
-        found, read = [weight.new_zeros(0, head.features)], list[int]()
+        found, read = [[weight.new_zeros(0, size)] for size in self.network.feature_sizes], list[int]()
         photos = [self.inputs[number] for number in numbers]
         for batch in self.pipeline.extractor.batches(photos, _BATCH, on_bad_file=self.on_bad_file):
             self.bad.extend(batch.bad.values())
-            found.append(batch.fine.flatten(0, 1).to(weight))
+            both = [one for one in (batch.fine, batch.coarse) if one is not None]
+            for parts, own in zip(found, both, strict=True):
+                parts.append(own.flatten(0, 1).to(weight))
             read += [numbers[number] for number in batch.numbers]
         with torch.no_grad():
-            features = self.network.scaled(torch.cat(found))
-        self._note_odd(bool(features.isfinite().all()), read)
-        rows = head.exchange.all_rows(features)
+            fine, *coarse = [torch.cat(parts) for parts in found]
+            features = [self.network.scaled(fine), *coarse]
+        self._note_odd(all(bool(one.isfinite().all()) for one in features), read)
+        rows, *coarse_rows = [head.exchange.all_rows(one) for one in features]
         place = head.exchange.all_rows(torch.tensor(read, dtype=torch.int64))
         graph = self.network.graph
         tally = self.tally if head.exchange.rank == 0 else Tally(graph.kinds, graph.numbers)
         if len(rows):
             measured = {name: values[place.numpy()] for name, values in self.measured.items()}
-            tally.add_shared(head, rows, self.fine[place], self._kinds_of(place), measured)
+            coarse_features = coarse_rows[0] if coarse_rows else None
+            tally.add_shared(head, rows, coarse_features, self.fine[place], self._kinds_of(place), measured)
 
     def _kinds_of(self, numbers: list[int] | Int[Tensor, " batch"]) -> dict[str, Int[Tensor, " batch"]]:
         return {name: labels[numbers] for name, labels in self.kinds.items()}
