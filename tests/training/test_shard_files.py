@@ -23,6 +23,8 @@ GRAPH = fg.LabelGraph.from_parents(
 )
 FINE = torch.arange(24.0).unsqueeze(1) * torch.tensor([[1.0, 10.0]])
 COARSE = torch.arange(14.0).bfloat16()
+WIDE, YES = torch.arange(36.0).view(12, 3), torch.tensor([[5.0], [6.0]])
+"""Of the labels of a kind alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,9 @@ def save(folder, size, step=7, best=False):
             ranks = Threads(rank, size, meeting=meeting, table=table)
             coarse = {"bias": COARSE[shard.coarse(GRAPH)]}
             whole = {"network": torch.eye(2), "one": torch.tensor(3.0), "none": torch.zeros(0, 2)}
-            ShardFolder(folder, GRAPH, shard, ranks).save(step, rows, coarse, whole, {"epoch": step}, best=best)
+            kinds = {"small": {"weight": YES + rank}, "wide": {"weight": WIDE[shard.labels]}}
+            checkpoints = ShardFolder(folder, GRAPH, shard, ranks)
+            checkpoints.save(step, rows, coarse, whole, {"epoch": step}, kinds=kinds, best=best)
         except CheckpointError as error:
             errors.append(str(error))
 
@@ -89,6 +93,10 @@ def test_any_number_of_processes_goes_on(tmp_path, written, read):
         assert torch.equal(found.fine["weight"], FINE[shard.fine])
         assert torch.equal(found.fine["momentum"], -FINE[shard.fine])
         assert torch.equal(found.coarse["bias"], COARSE[shard.coarse(GRAPH)])
+        assert shard.kind == "wide"
+        assert found.kinds.keys() == {"wide", "small"}
+        assert torch.equal(found.kinds["wide"]["weight"], WIDE[shard.labels])
+        assert torch.equal(found.kinds["small"]["weight"], YES)  # copies are those of the first process
         assert torch.equal(found.whole["network"], torch.eye(2))
         assert (found.whole["one"].item(), found.whole["none"].shape) == (3.0, (0, 2))
 
@@ -109,6 +117,7 @@ def test_copies_are_written_once(tmp_path, size):
     found = load(tmp_path, graph=SMALL).last()
     assert found.fine["weight"].tolist() == [0, 1, 2, 3]
     assert found.coarse["bias"].tolist() == [0, 1]
+    assert found.kinds == {}
 
 
 def test_the_newest_whole_one_counts_and_older_ones_go(tmp_path):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ class ShardState:
         coarse: the same for its coarse labels.
         whole: tensors that all processes hold.
         state: what was kept beside them.
+        kinds: tensors with a row for each of its labels of one kind, by kind and name.
         notes: what was wrong with newer ones that should have been taken; empty if nothing was.
     """
 
@@ -70,11 +71,12 @@ class ShardState:
     coarse: dict[str, Shaped[Tensor, " ..."]]
     whole: dict[str, Shaped[Tensor, " ..."]]
     state: dict[str, Any]
+    kinds: dict[str, dict[str, Shaped[Tensor, " ..."]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> dict[str, Shaped[Tensor, " ..."]]:
-        """All tensors of the process, by name."""
+        """All tensors of the process by name, without those of single kinds."""
         return {**self.whole, **self.fine, **self.coarse}
 
 
@@ -114,6 +116,7 @@ class ShardFolder(KeptCheckpoints):
         whole: Mapping[str, Shaped[Tensor, " ..."]] | None = None,
         state: Mapping[str, object] | None = None,
         *,
+        kinds: Mapping[str, Mapping[str, Shaped[Tensor, " ..."]]] | None = None,
         best: bool = False,
     ) -> Path:
         """Save the rows of all processes; when this returns, they are on the disk and `last` gives them or newer ones.
@@ -124,6 +127,8 @@ class ShardFolder(KeptCheckpoints):
             coarse: the same for its coarse labels.
             whole: tensors that all processes hold, such as the network in front; those of the first one are written.
             state: text, numbers, lists and dicts to keep beside them; that of the first process is written.
+            kinds: tensors with a row for each of its labels of one kind, by kind and name: weights of layers that take
+                features of their own.
             best: whether this is the best so far.
 
         Returns:
@@ -135,7 +140,8 @@ class ShardFolder(KeptCheckpoints):
         # All must hear whether all can go on, or one would wait for ever.
         name, temporary, fault = self.ranks.gather(self._begin(step, best) if self.ranks.first else None)[0]
         self._refuse(step, temporary, [fault])
-        records = self.ranks.gather(self._write_own(temporary, fine, coarse, whole or {}) if self.writes else None)
+        record = self._write_own(temporary, fine, coarse, whole or {}, kinds or {}) if self.writes else None
+        records = self.ranks.gather(record)
         self._refuse(step, temporary, [record for record in records if isinstance(record, str)])
         target = self.path / str(name)
         fault = None
@@ -154,17 +160,17 @@ class ShardFolder(KeptCheckpoints):
         fine: Mapping[str, Shaped[Tensor, " ..."]],
         coarse: Mapping[str, Shaped[Tensor, " ..."]],
         whole: Mapping[str, Shaped[Tensor, " ..."]],
+        kinds: Mapping[str, Mapping[str, Shaped[Tensor, " ..."]]],
     ) -> dict[str, Any] | str:
         """Write the rows of this process; returns what to keep of that, or why they cannot be written."""
         shard_coarse = self.shard.coarse(self.graph)
         kept = np.ones(len(shard_coarse), bool) if self.ranks.first else _local(self.graph, self.shard, shard_coarse)
         tensors = {_FINE: torch.from_numpy(self.shard.fine), _COARSE: torch.from_numpy(shard_coarse[kept])}
-        rows = torch.from_numpy(np.flatnonzero(kept))
         tensors |= {f"fine.{name}": values for name, values in fine.items()}
-        tensors |= {
-            f"coarse.{name}": values.detach() if kept.all() else values.detach()[rows]
-            for name, values in coarse.items()
-        }
+        tensors |= {f"coarse.{name}": _some_rows(values, kept) for name, values in coarse.items()}
+        for kind, layer in kinds.items():
+            own = kept[_between(shard_coarse, _labels_of(self.graph, kind))]
+            tensors |= {_prefix_of(self.graph, kind) + name: _some_rows(values, own) for name, values in layer.items()}
         if self.ranks.first:
             tensors |= {f"{_ALL}{name}": values for name, values in whole.items()}
         return _written(temporary, f"shard-{self.shard.rank + 1:05d}-of-{self.shard.size:05d}", tensors)
@@ -233,15 +239,17 @@ class ShardFolder(KeptCheckpoints):
         if missing:
             raise damage(target, f"rows of {missing[0]!r} are in none of its files")
         parts = {
-            kind: {name.removeprefix(kind): rows.values for name, rows in filled_rows.items() if name.startswith(kind)}
-            for kind in ("fine.", "coarse.")
+            part: {name.removeprefix(part): rows.values for name, rows in filled_rows.items() if name.startswith(part)}
+            for part in ("fine.", "coarse.", *(_prefix_of(self.graph, kind) for kind in self.graph.kinds))
         }
+        by_kind = {kind: parts[_prefix_of(self.graph, kind)] for kind in self.graph.kinds}
         return ShardState(
             step=name.step,
             fine=parts["fine."],
             coarse=parts["coarse."],
             whole=whole,
             state=about["state"],
+            kinds={kind: tensors for kind, tensors in by_kind.items() if tensors},
             notes=with_fallback(notes, name.step),
         )
 
@@ -275,14 +283,18 @@ def _take(
         raise damage(target / file.name, fault)
     frame = read_frame(data)
 
-    wanted = {"fine.": (shard.fine, _FINE), "coarse.": (shard.coarse(graph), _COARSE)}
-    for kind, (numbers, labels) in wanted.items():
-        theirs = _rows_of(data, frame, labels, slice(None)).numpy()
+    own_coarse = shard.coarse(graph)
+    fine, coarse = (_rows_of(data, frame, labels, slice(None)).numpy() for labels in (_FINE, _COARSE))
+    wanted = {"fine.": (shard.fine, fine), "coarse.": (own_coarse, coarse)}
+    for kind in graph.kinds:
+        labels = _labels_of(graph, kind)
+        wanted[_prefix_of(graph, kind)] = tuple(one[_between(one, labels)] for one in (own_coarse, coarse))
+    for part, (numbers, theirs) in wanted.items():
         place = np.searchsorted(theirs, numbers)
         hit = np.flatnonzero(place < len(theirs))
         hit = hit[theirs[place[hit]] == numbers[hit]]
         at = torch.from_numpy(hit)
-        for name in (name for name in frame.entries if name.startswith(kind)):
+        for name in (name for name in frame.entries if name.startswith(part)):
             rows = _rows_of(data, frame, name, place[hit])
             if name not in filled_rows:
                 empty = rows.new_empty(len(numbers), *rows.shape[1:])
@@ -312,13 +324,27 @@ def _rows_of(data: Any, frame: Frame, name: str, rows: Any) -> Tensor:
 
 def _local(graph: LabelGraph, shard: LabelShard, coarse: Any) -> Any:
     """Which of the coarse labels of a process no other one holds."""
-    start = 0
-    for name in graph.kinds:
-        count = len(graph.labels(name))
-        if name == shard.kind:
-            return (coarse >= start) & (coarse < start + count)
-        start += count
-    return np.zeros(len(coarse), bool)
+    return np.zeros(len(coarse), bool) if shard.kind is None else _between(coarse, _labels_of(graph, shard.kind))
+
+
+def _labels_of(graph: LabelGraph, kind: str) -> range:
+    """The labels of a kind among all coarse labels."""
+    start = sum(len(graph.labels(name)) for name in graph.kinds[: graph.kinds.index(kind)])
+    return range(start, start + len(graph.labels(kind)))
+
+
+def _between(labels: Any, wanted: range) -> Any:
+    """Which labels are in a range."""
+    return (labels >= wanted.start) & (labels < wanted.stop)
+
+
+def _prefix_of(graph: LabelGraph, kind: str) -> str:
+    """How the names of the tensors of a kind begin in a file; names of kinds may have dots."""
+    return f"kind {graph.kinds.index(kind)}."
+
+
+def _some_rows(values: Tensor, kept: Any) -> Tensor:
+    return values.detach() if kept.all() else values.detach()[torch.from_numpy(np.flatnonzero(kept))]
 
 
 def _written(target: Path, name: str, tensors: Mapping[str, Tensor]) -> dict[str, Any] | str:
