@@ -33,6 +33,7 @@ HEAT = ("mild", "medium", "hot")
 SHORT = ("--recipe", "short", "--epochs", "2", "--batch-size", "3", "--laplacian", "0.01", "--lr", "0.02")
 """Batches of two and three: at times the third process has no photo, and so the second of two groups has none."""
 GRID = ("--shard-labels", "--shard-groups", "2")
+TWO = (*SHORT[:6], "--lr", "0.02", "--coarse-network", "tiny_narrow", "--coarse-weights", "none")
 FITTED = ("--recipe", "fitted", "--epochs", "2", "--batch-size", "9", "--lr", "0.001")
 
 
@@ -146,6 +147,14 @@ def test_processes_that_share_labels_learn_what_one_does(runs, photos, processes
     rows = [load_file(file)["fine.network.head.fine.weight"].shape for file in files]
     assert sum(count for count, _ in rows) == LABELS
     assert all(count < LABELS for count, _ in rows) == (processes > 1)
+
+
+@pytest.mark.parametrize(
+    ("processes", "sharing"), [(2, ("--shard-labels",)), pytest.param(4, GRID, marks=pytest.mark.slow)]
+)
+def test_two_networks_learn_what_they_do_in_one_process(runs, processes, sharing):
+    run = runs(f"two networks {processes}", processes, *TWO, *sharing)
+    assert_alike(run, runs("two networks", 1, *TWO), 1e-9)
 
 
 @pytest.mark.slow
