@@ -2,6 +2,7 @@
 
     python benchmarks/sharded.py                                   100,000 labels, 1 and 2 processes
     python benchmarks/sharded.py --labels 1000000 --ranks 1,2      a million, about 8 GB in all
+    python benchmarks/sharded.py --coarse-features 64              coarse labels with features of their own
 
 A step is head + loss + backward on features of a batch, by gloo on this machine, with one thread per process. Beside
 it stands plain softmax sharded by torch itself: a column-wise linear layer and `loss_parallel` over a device mesh.
@@ -40,6 +41,7 @@ class Counted(Exchange):
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.bytes = ranks, 0
+        self.rank, self.size = ranks.rank, ranks.size
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """Sum, and count."""
@@ -64,24 +66,35 @@ def timed(step: Callable[[], None], rounds: int) -> dict[str, float]:
     return {"cpu": statistics.median(used), "seconds": min(wall)}
 
 
+def photos_of(arguments: argparse.Namespace) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Features of a batch, those of coarse labels if they have their own, and fine labels."""
+    size, batch = arguments.coarse_features, arguments.batch
+    x, target = torch.randn(batch, arguments.features), torch.randint(arguments.labels, (batch,))
+    return x, None if size is None else torch.randn(batch, size), target
+
+
+def stepped(head: BipartiteHead | ShardedHead, photos: tuple[Tensor, Tensor | None, Tensor]) -> None:
+    """The loss of a batch and all its gradients."""
+    x, coarse, target = photos
+    head.zero_grad()
+    coarse = None if coarse is None else coarse.clone().requires_grad_()
+    head.loss(x.clone().requires_grad_(), target, coarse_features=coarse).backward()
+
+
 def ours(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
     """A step of a bipartite head whose labels are shared out."""
     graph = made_graph(arguments.labels)
     exchange = Counted(ranks)
     torch.manual_seed(0)
-    head = ShardedHead(arguments.features, graph, exchange, rank=ranks.rank, size=ranks.size)
-    x, target = torch.randn(arguments.batch, arguments.features), torch.randint(arguments.labels, (arguments.batch,))
-
-    def step() -> None:
-        head.zero_grad()
-        head.loss(x.clone().requires_grad_(), target).backward()
-
-    found = timed(step, arguments.rounds)
+    head = ShardedHead(arguments.features, graph, exchange, coarse_features=arguments.coarse_features)
+    photos = photos_of(arguments)
+    found = timed(lambda: stepped(head, photos), arguments.rounds)
     exchange.bytes = 0
-    step()
+    stepped(head, photos)
     sent, exchange.bytes = exchange.bytes, 0
     mebibytes = status("VmHWM")
-    head.prior().backward()
+    if arguments.coarse_features in (None, arguments.features):
+        head.prior().backward()
     return {**found, "bytes": float(sent), "prior": float(exchange.bytes), "mebibytes": mebibytes}
 
 
@@ -115,14 +128,15 @@ def softmax(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
 def whole(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
     """A step of an ordinary bipartite head."""
     torch.manual_seed(0)
-    head = BipartiteHead(arguments.features, made_graph(arguments.labels))
-    x, target = torch.randn(arguments.batch, arguments.features), torch.randint(arguments.labels, (arguments.batch,))
-
-    def step() -> None:
-        head.zero_grad()
-        head.loss(x.clone().requires_grad_(), target).backward()
-
-    return {**timed(step, arguments.rounds), "bytes": 0.0, "prior": 0.0, "mebibytes": status("VmHWM")}
+    graph, coarse = made_graph(arguments.labels), arguments.coarse_features
+    head = BipartiteHead(arguments.features, graph, coarse_features=coarse)
+    photos = photos_of(arguments)
+    return {
+        **timed(lambda: stepped(head, photos), arguments.rounds),
+        "bytes": 0.0,
+        "prior": 0.0,
+        "mebibytes": status("VmHWM"),
+    }
 
 
 STEPS = {"ours": ours, "softmax": softmax, "whole": whole}
@@ -164,6 +178,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=100_000)
     parser.add_argument("--ranks", default="1,2", help="numbers of processes")
     parser.add_argument("--features", type=int, default=256)
+    parser.add_argument("--coarse-features", type=int, help="by default coarse labels take the same features")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
@@ -174,7 +189,9 @@ def main() -> None:
         return
     sizes = [int(text) for text in arguments.ranks.split(",")]
     title = f"{arguments.labels:,} labels x {arguments.features} features, batch {arguments.batch}"
-    table = Table("step", "processes", "threads each", title=title, title_justify="left")
+    table = Table(title=f"{title}, one thread per process", title_justify="left")
+    table.add_column("step", no_wrap=True)
+    table.add_column("processes", justify="right")
     for name in (
         "CPU seconds in all",
         "to one process",
@@ -190,7 +207,7 @@ def main() -> None:
             found = measured(arguments, step, size, 1)
             counts = [f"{found[name]:,.0f}" if step == "ours" and size > 1 else "" for name in ("bytes", "prior")]
             cells = [f"{found['cpu']:.3f}", f"{found['cpu'] / base['cpu']:.2f}x", f"{found['seconds']:.3f}", *counts]
-            table.add_row(name, str(size), "1", *cells, f"{found['mebibytes']:,.0f}")
+            table.add_row(name, str(size), *cells, f"{found['mebibytes']:,.0f}")
     Console(width=130).print(table)
 
 
