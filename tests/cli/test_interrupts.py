@@ -113,6 +113,30 @@ def test_termination_is_an_interruption(capsys):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_one_process_of_a_job_speaks_and_names_all_of_them(finegraph, tmp_path, monkeypatch, capsys):
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos")
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("finegraph.workflows.train.tune_head", stopped)
+    run = tmp_path / "my run"
+    assert finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run).code == 130
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr("finegraph.workflows.train.train_run", stopped)
+    err = finegraph("train", "--run", run, "--resume").err
+    go_on = f"-m finegraph train --run-folder '{run}' --resume"
+    assert err == f"stopped; what was computed so far is kept; continue with: torchrun --nproc-per-node 4 {go_on}\n"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # two machines
+    err = finegraph("train", "--run", run, "--resume").err
+    assert err.endswith(f": torchrun --nnodes 2 --rdzv-endpoint HOST:PORT --nproc-per-node 2 {go_on}\n")
+    monkeypatch.setenv("RANK", "1")
+    outcome = finegraph("train", "--run", run, "--resume")
+    assert (outcome.code, outcome.err) == (130, "")
+
+
 def test_signals_stay_as_they_are_elsewhere(monkeypatch):
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

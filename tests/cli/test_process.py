@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from finegraph.cli import main as main_module
 from finegraph.cli import process
@@ -149,3 +150,22 @@ def test_as_a_module_torch_comes_later():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [False]
+
+
+# ---- several processes -----------------------------------------------------------------------------------------------
+
+
+def test_the_launcher_is_told_why_a_process_failed(finegraph, tmp_path, monkeypatch):
+    said = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(said))
+    assert finegraph("--version").code == 0
+    assert not said.exists()
+    outcome = finegraph("graph", "check", tmp_path / "none.csv")
+    assert outcome.code == 3
+    (message,) = json.loads(said.read_text()).values()
+    assert outcome.err == f"error: {message['message']}\n"
+    assert str(tmp_path / "none.csv") in message["message"]
+    failure = ProcessFailure(local_rank=0, pid=1, exitcode=3, error_file=str(said))  # as torchrun reads it
+    assert str(ChildFailedError("finegraph", {0: failure})).strip("\n=").endswith(f": {message['message']}")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "gone" / "error.json"))
+    assert finegraph("graph", "check", tmp_path / "none.csv").err == outcome.err

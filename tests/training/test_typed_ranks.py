@@ -102,7 +102,9 @@ def test_a_fault_is_told_once_and_by_name(run, photos, tmp_path):
     done = typed(2, "predict", run, sorted(photos.parent.glob("*.png"))[0], *bad[2:])  # both are missing
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[2]}:") == 1
     done = typed(2, "predict", run, photos.parent, "--given", "color=red")
-    assert done.stderr.count("error:") == done.stderr.count("unknown kind 'color'") == 1
+    assert done.stderr.count("error:") == done.stderr.count("error: unknown kind 'color'") == 1
+    assert done.stderr.count("unknown kind 'color'") == 2  # and where the report of torchrun ends
+    assert "unknown kind 'color'" in done.stderr.rsplit("traceback : ", 1)[1]
 
 
 # ---- evaluate and index ----------------------------------------------------------------------------------------------

@@ -247,5 +247,7 @@ def test_what_stands_against_it_is_told_once(photos, tmp_path):
     process = start(2, photos, *words(photos, tmp_path / "run", *SHORT, "--shard-labels", "--learn", "tree"))
     said, faults = finish(process)
     assert (process.returncode != 0, said) == (True, "")
-    assert faults.count("error:") == faults.count("shard_labels does not go with other settings") == 1
+    assert faults.count("error:") == faults.count("error: shard_labels does not go with other settings") == 1
+    assert faults.count("shard_labels does not go with other settings") == 2  # and where the report of torchrun ends
+    assert faults.rsplit("traceback : ", 1)[1].startswith("shard_labels does not go with other settings")
     assert not (tmp_path / "run").exists()

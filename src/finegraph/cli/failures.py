@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, INTERRUPTED, WRONG_USAGE, UsageError, exit_code_of
+from finegraph.cli.process import is_first
 from finegraph.cli.terminal import console, printable
 from finegraph.errors import PhotoFileError, near_paths
 
@@ -25,29 +26,34 @@ AGAIN = "the same command starts again"
 CONTINUES = "the same command continues"
 
 
-def print_failure(error: BaseException, debug: bool, *, skips_bad_files: bool = False) -> None:
+def print_failure(error: BaseException, debug: bool, *, skips_bad_files: bool = False) -> list[str]:
     """Print why a command failed.
 
     Args:
         error: what was raised.
         debug: whether to print the traceback too.
         skips_bad_files: whether the command can be told to leave bad photos out.
+
+    Returns:
+        The lines that were printed; none for what is no failure, such as an interruption.
     """
     if debug:
         traceback.print_exception(error)
     code = exit_code_of(error)
     if code not in (BAD_INPUT, INTERNAL) and not isinstance(error, UsageError):
-        return
+        return []
     from rich.text import Text
 
     if code == BAD_INPUT:
         lines = _lines(error, skips_bad_files)
     else:
         lines = _usage(error) if code == WRONG_USAGE else _internal(error, debug)
+    lines = [printable(line) for line in lines]
     out = console(stderr=True)
-    out.print(Text.assemble(("error: ", "bold red"), printable(lines[0])))
+    out.print(Text.assemble(("error: ", "bold red"), lines[0]))
     for line in lines[1:]:
-        out.print(Text("  " + printable(line)))
+        out.print(Text("  " + line))
+    return lines
 
 
 def _lines(error: BaseException, skips_bad_files: bool) -> list[str]:
@@ -95,6 +101,8 @@ def _internal(error: BaseException, debug: bool) -> list[str]:
 def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
     """End a long command gracefully when it is interrupted by Ctrl-C or SIGTERM.
 
+    Of several processes of a job, the first one says so.
+
     Args:
         kept: the text that says what is kept and which command resumes; a function if that is known only then.
     """
@@ -102,8 +110,9 @@ def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        words = kept if isinstance(kept, str) else kept()
-        console(stderr=True).print(printable(f"stopped; {words}"), soft_wrap=True)
+        if is_first():
+            words = kept if isinstance(kept, str) else kept()
+            console(stderr=True).print(printable(f"stopped; {words}"), soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if before is not None:

@@ -29,7 +29,7 @@ from finegraph.cli.graph_suggest import suggest
 from finegraph.cli.index import index_app
 from finegraph.cli.label import label_app
 from finegraph.cli.predict import predict
-from finegraph.cli.process import leave, prepare_process, wait_for_first
+from finegraph.cli.process import leave, prepare_process, tell_launcher, wait_for_first
 from finegraph.cli.report import report
 from finegraph.cli.search import search
 from finegraph.cli.serve import serve
@@ -165,7 +165,7 @@ def _report(error: BaseException, options: Options) -> None:
     from finegraph.cli.failures import print_failure
 
     with contextlib.suppress(BrokenPipeError):
-        print_failure(error, options.debug, skips_bad_files=options.skips_bad_files)
+        tell_launcher(print_failure(error, options.debug, skips_bad_files=options.skips_bad_files))
 
 
 def _flush(code: int) -> int:

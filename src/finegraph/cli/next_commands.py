@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from finegraph.cli.process import job_size
 from finegraph.cli.terminal import printable
 from finegraph.errors import MissingExtraError
 
@@ -44,6 +46,15 @@ def model_commands(run: str) -> tuple[tuple[str, str], ...]:
         (f"{program}predict {quote(run)} PHOTO", "ask about a photo"),
         (f"{program}serve {quote(run)}", f"the same as a web page{missing_pages()}"),
     )
+
+
+def resume_command(run: str) -> str:
+    """How to continue a training that was stopped, with as many processes as it had."""
+    if job_size() == 1:
+        return f"finegraph train --run {quote(run)} --resume"
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", job_size()))
+    machines = "" if here == job_size() else f"--nnodes {job_size() // here} --rdzv-endpoint HOST:PORT "
+    return f"torchrun {machines}--nproc-per-node {here} -m finegraph train --run-folder {quote(run)} --resume"
 
 
 def own_command() -> str:

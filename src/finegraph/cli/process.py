@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +33,8 @@ _OF_THE_ALLOCATOR = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_P
 _OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MOMENT = 4.0
 """How many seconds a process that failed waits for the first one to say why."""
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+"""The variable by which torchrun names the file where a process may say why it failed."""
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -46,12 +50,36 @@ def leave(code: int) -> NoReturn:
     One of several processes of a job leaves without the interpreter's own end: threads through which processes talk may
     still be there, and would abort a process whose work is done and saved.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if job_size() > 1:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def job_size() -> int:
+    """How many processes carry out this command; torchrun starts several."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the process of a job that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def tell_launcher(lines: Sequence[str]) -> None:
+    """Let torchrun end its own long report with the reason why this process failed, where people look first.
+
+    Args:
+        lines: the reason; nothing is told if there is none.
+    """
+    place = os.environ.get(_ERROR_FILE)
+    if place is None or not lines:
+        return
+    content = {"message": {"message": "\n".join(lines), "extraInfo": {"timestamp": str(int(time.time()))}}}
+    with contextlib.suppress(OSError):  # the reason was printed
+        Path(place).write_text(json.dumps(content), encoding="utf-8")
 
 
 def wait_for_first(error: BaseException) -> None:
@@ -64,9 +92,9 @@ def wait_for_first(error: BaseException) -> None:
     Args:
         error: why the command failed.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and exit_code_of(error) not in (OK, INTERRUPTED, BROKEN_PIPE):
+    if job_size() > 1 and exit_code_of(error) not in (OK, INTERRUPTED, BROKEN_PIPE):
         is_consequence = isinstance(error, JobError)
-        if is_consequence or os.environ.get("RANK", "0") != "0":
+        if is_consequence or not is_first():
             time.sleep(2 * _MOMENT if is_consequence else _MOMENT)
 
 

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import Field, asdict, fields
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED, UsageError
 from finegraph.cli.failures import AGAIN, interruptible
+from finegraph.cli.next_commands import resume_command
 from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import (
@@ -97,7 +97,7 @@ def _kept(run: str | None) -> str:
     """What an interrupted training leaves."""
     if run is None:
         return f"no run was begun; {AGAIN}"
-    return f"what was computed so far is kept; continue with: finegraph train --run {quote(run)} --resume"
+    return f"what was computed so far is kept; continue with: {resume_command(run)}"
 
 
 def _use_threads(threads: int | None) -> None:

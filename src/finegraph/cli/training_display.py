@@ -5,7 +5,6 @@ In a job of several processes only the first one speaks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from finegraph.cli.next_commands import model_commands, opener, own_command, print_next
+from finegraph.cli.next_commands import model_commands, opener, own_command, print_next, resume_command
+from finegraph.cli.process import is_first
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_left_out, print_table, printable
 
@@ -33,7 +33,7 @@ class TrainingDisplay:
 
     def __init__(self, *, quiet: bool = False) -> None:
         """Make a display; a quiet one shows progress but no words."""
-        self.speaks = os.environ.get("RANK", "0") == "0"
+        self.speaks = is_first()
         self._quiet = quiet
         self._to = console(stderr=True)
         self._stack = ExitStack()
@@ -162,7 +162,7 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
     """
     out = console()
     if not result.finished:
-        out.print(f"stopped and saved; continue with: finegraph train --run {printable(quote(result.run))} --resume")
+        out.print(printable(f"stopped and saved; continue with: {resume_command(result.run)}"), soft_wrap=True)
         return
     if result.metrics:
         rows = [
