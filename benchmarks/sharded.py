@@ -205,7 +205,7 @@ def main() -> None:
         base = measured(arguments, "whole" if step == "ours" else step, 1, 1)
         for size in sizes:
             found = measured(arguments, step, size, 1)
-            counts = [f"{found[name]:,.0f}" if step == "ours" and size > 1 else "" for name in ("bytes", "prior")]
+            counts = [f"{found[name]:,.0f}" if found[name] and size > 1 else "" for name in ("bytes", "prior")]
             cells = [f"{found['cpu']:.3f}", f"{found['cpu'] / base['cpu']:.2f}x", f"{found['seconds']:.3f}", *counts]
             table.add_row(name, str(size), *cells, f"{found['mebibytes']:,.0f}")
     Console(width=130).print(table)

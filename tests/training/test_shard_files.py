@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.errors import CheckpointError
+from finegraph.errors import CheckpointError, UnknownNameError
 from finegraph.files.durable import temporary_in
 from finegraph.graph.label_shards import label_shard
 from finegraph.training.checkpoints.shard_files import ShardFolder
@@ -118,6 +118,12 @@ def test_copies_are_written_once(tmp_path, size):
     assert found.fine["weight"].tolist() == [0, 1, 2, 3]
     assert found.coarse["bias"].tolist() == [0, 1]
     assert found.kinds == {}
+
+
+def test_tensors_of_an_unknown_kind_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown kind 'wid'"):
+        load(tmp_path / "folder").save(1, {}, {}, kinds={"wid": {"weight": WIDE}})
+    assert not (tmp_path / "folder").exists()
 
 
 def test_the_newest_whole_one_counts_and_older_ones_go(tmp_path):

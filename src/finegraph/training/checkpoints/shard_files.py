@@ -136,7 +136,10 @@ class ShardFolder(KeptCheckpoints):
 
         Raises:
             CheckpointError: a file cannot be written; earlier checkpoints are untouched.
+            UnknownNameError: the graph has no such kind.
         """
+        for kind in kinds or ():
+            self.graph.kind(kind)
         # All must hear whether all can go on, or one would wait for ever.
         name, temporary, fault = self.ranks.gather(self._begin(step, best) if self.ranks.first else None)[0]
         self._refuse(step, temporary, [fault])
