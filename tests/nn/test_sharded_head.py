@@ -267,6 +267,7 @@ def test_loss_prior_and_gradients_equal_one_head(size, scale, form, monkeypatch)
                 assert torch.allclose(got, expected, atol=1e-10 * scale), name
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 1), (3, 2)])
 @pytest.mark.parametrize("form", ["one", "two", "each"])
 def test_a_grid_adds_up_to_one_head(groups, size, form):
@@ -405,6 +406,7 @@ def copies(part):
     return [parameter.grad[shared] for parameter in part.coarse.parameters()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("scale", "dtype", "tolerance"),

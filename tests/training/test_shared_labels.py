@@ -39,6 +39,7 @@ FITTED = {"recipe": "fitted", "precision": "float64", "lr": 0.001, "epochs": 2}
 TWO = {"coarse_network": "tiny_narrow", "coarse_weights": "none", "laplacian": 0.0}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "changes",
     [ALIKE, FITTED, ALIKE | TWO, ALIKE | TWO | {"coarse_network": "tiny", "laplacian": 0.02}, FITTED | TWO],
@@ -56,6 +57,7 @@ def test_it_learns_what_a_whole_head_does(gaps, tmp_path, changes, monkeypatch):
         torch.testing.assert_close(two.network.state_dict()[name], tensor, rtol=1e-7, atol=1e-9, msg=name)
 
 
+@pytest.mark.deep
 def test_two_networks_go_on_exactly(manifest, tmp_path):
     tiny.tune(manifest, tmp_path / "unbroken", shard_labels=True, **TWO)
     assert tiny.tune(manifest, tmp_path / "run", watcher=tiny.asks_at(7), shard_labels=True, **TWO).metrics is None
@@ -72,6 +74,7 @@ def test_the_prior_of_features_of_two_sizes_is_refused_before_training(manifest,
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("stop", "optimizer"), [(1, "adamw"), (4, "sgd"), (7, "sgd")]
 )  # 5 steps in an epoch; a signal after one is heard in the next
@@ -131,6 +134,7 @@ def test_weights_that_answer_nan_are_not_saved(manifest, tmp_path):
     assert shards(tmp_path / "run", manifest).last().step == 2
 
 
+@pytest.mark.deep
 def test_bad_photos_are_left_out(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=2, val=1)
