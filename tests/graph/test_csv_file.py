@@ -119,6 +119,11 @@ def test_a_fine_label_may_begin_with_a_hash_if_escaped():
         ("fine, dish\na,b\n", [("bad-name", 1, " dish")], "must not begin or end with white space"),
         ("fine,a\\b\na,b\n", [("bad-escape", 1, "a\\b")], "is not an escape"),
         ("fine,é,e\u0301\na,b,c\n", [("unicode-twins", 1, "e\u0301")], "another Unicode form"),
+        (
+            "fine,p [number, EUR],q [log number,g]\na,1,x\nb,2\n",
+            [("unquoted-type", 1, None), ("unquoted-type", 1, None), ("no-number", 2, "q"), ("short-row", 3, None)],
+            r'no quotes; write "p \[number, EUR\]", with the quotes',
+        ),
         ("fine,k\na,b\n\nc,d\n", [("empty-line", 3, None)], "the line is empty; remove it"),
         ("fine,k\na,b,c\n", [("long-row", 2, None)], "the row has 3 cells, the header has 2; put double quotes"),
         ("fine,k\na\nb,x\n", [("short-row", 2, None)], "an unknown cell is left empty"),

@@ -22,6 +22,7 @@ from finegraph.graph.names import control_fault, name_fault, unicode_twins
 from finegraph.graph.number import Scale
 
 _TYPED = re.compile(r"(.*\S)\s+\[([^\[]*)\]", re.DOTALL)
+_OPEN_TYPE = re.compile(r".*\S\s+\[\s*(?:log )?number\s*", re.DOTALL)
 _NUMBER = re.compile(r"(log )?number(?:\s*,(.*))?", re.DOTALL)
 _LESS = re.compile(r"(?<!\S)<(?!\S)")
 
@@ -85,13 +86,18 @@ def parse_header(text: str) -> tuple[str, ColumnType | None]:
     return parse_name(text), None
 
 
+def opens_type(text: str) -> bool:
+    """Whether a text is the part of a header such as `price [number, EUR]` up to the comma of its unit."""
+    return _OPEN_TYPE.fullmatch(text) is not None
+
+
 def format_header(name: str, kind: ColumnType | None = None) -> str:
     """The text of a header."""
     text = format_name(name)
     if kind is not None:
         return f"{text} [{format_type(kind)}]"
     try:
-        plain = parse_header(text) == (name, None)
+        plain = parse_header(text) == (name, None) and not opens_type(text)
     except CellError:
         plain = False
     return text if plain else text.replace("[", "\\[")

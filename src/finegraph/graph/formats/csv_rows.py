@@ -9,9 +9,10 @@ text; a row is split only after its commas are counted, so that a hostile file c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.column_types import opens_type
 
 MAX_COLUMNS = 100_000
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
@@ -55,7 +56,9 @@ def rows(text: str, faults: FaultList) -> Iterator[tuple[int, list[str]]]:
             if not width:  # without a header nothing else can be checked
                 return
             continue
-        width = width or len(cells)
+        if not width:
+            cells = _whole_headers(cells, number, faults)
+            width = len(cells)
         yield number, cells
 
 
@@ -122,6 +125,19 @@ def _cells(line: str, lines: _Lines, width: int, faults: FaultList) -> list[str]
         _wrong_length(len(cells), width, number, faults)
         return cells[:1]
     return cells
+
+
+def _whole_headers(cells: Sequence[str], line: int, faults: FaultList) -> list[str]:
+    """The headers, those that a comma in their type cut in two joined again and noted; so the rows stay readable."""
+    whole: list[str] = []
+    for cell in cells:
+        if whole and opens_type(whole[-1]) and "[" not in cell and cell.endswith("]"):
+            whole[-1] += f",{cell}"
+            hint = f'write "{whole[-1]}", with the quotes'
+            faults.add("unquoted-type", "the header holds a comma and has no quotes", line=line, value=whole[-1], hint=hint)
+        else:
+            whole.append(cell)
+    return whole
 
 
 def _split(line: str) -> list[str]:
