@@ -161,6 +161,11 @@ def test_a_kind_called_like_a_typed_column_is_written_with_a_backslash():
     assert read(format_csv(graph)) == graph
 
 
+def test_a_kind_called_like_half_of_a_type_reads_back():
+    graph = LabelGraph.from_table({"a": {"x [number": "p", "y]": "q"}, "b": {"x [number": "q", "y]": "p"}})
+    assert read(format_csv(graph)) == graph
+
+
 def test_all_faults_with_line_and_column():
     text = """\
 fine,"price [number, EUR]",mass [log number],heat [mild < medium < hot],size [a < a],x [number]
@@ -249,6 +254,27 @@ def test_tables_with_types():
     assert (graph.number("price").unit, graph.number("mass").scale) == ("EUR", "log")
     assert graph.kind("heat").ordered
     assert graph == LabelGraph.from_table(table, {**types, "heat": "mild < medium < hot"})
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"price": [1.5, 2.0]}, "the row of 'price' is \\[1.5, 2.0\\]. A pandas table gives rows by to_dict"),
+        ({"a": "mild"}, "the row of 'a' is 'mild'"),
+        ([("a", {"heat": "mild"})], "expected a mapping from each fine label to its row, .* got list"),
+    ],
+)
+def test_what_is_no_table(table, words):
+    with pytest.raises(GraphError, match=words):
+        LabelGraph.from_table(table)
+
+
+def test_kinds_and_numbers_are_told_apart():
+    graph = read(MENU)
+    with pytest.raises(UnknownNameError, match="'price' is a number of the graph, not a kind with labels"):
+        graph.kind("price")
+    with pytest.raises(UnknownNameError, match="'heat' is a kind with labels, not a number of the graph"):
+        graph.number("heat")
 
 
 def test_a_column_of_numbers_without_a_type_is_what_it_was():

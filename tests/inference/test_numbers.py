@@ -353,6 +353,8 @@ def test_evidence_of_every_form_agrees():
         ">= 12",
         "> 9",
         "≥ 12 EUR",
+        "12 EUR to 15 EUR",
+        "EUR 12..15",
         (12, 15),
         (12, None),
         "12 to 15",
@@ -375,7 +377,9 @@ def test_evidence_of_every_form_agrees():
     ("evidence", "text"),
     [
         ({"price": "cheap"}, "'cheap' is not a condition on a number; write '<= 15 EUR'"),
-        ({"price": "<= 12 USD"}, "is not a condition on a number"),
+        ({"price": "<= 12 USD"}, "'<= 12 USD' is in 'USD', but the number has the unit 'EUR'; values are not converted"),
+        ({"price": "10 to 12 kEUR"}, "is in 'kEUR', but the number has the unit 'EUR'"),
+        ({"price": "<= 12 +- 3 USD"}, "is not a condition on a number"),
         ({"price": "> 12 and <= 9"}, "no value is '> 12 and <= 9'; one part rules out the other"),
         ({"price": (15, 10)}, "the interval .15, 10. is empty; write the lower end first"),
         ({"price": (1, 2, 3)}, "an interval is a pair of numbers"),
@@ -393,6 +397,13 @@ def test_bad_evidence_is_explained(evidence, text):
         posterior.given(evidence)
     with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'price'"):
         posterior.given(prise=3)
+    with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'price'"):
+        fg.joint_loss(posterior, torch.tensor([0, 1]), kind_targets={"prise": torch.ones(2)})
+    for q in ("0.5", [0.5], 2):
+        with pytest.raises(fg.errors.InputError, match="quantile: expected a probability from 0 to 1, got"):
+            posterior.value("price").quantile(q)
+        with pytest.raises(fg.errors.InputError, match="interval: expected a probability above 0 and below 1, got"):
+            posterior.value("price").interval(q)
     with pytest.raises(fg.errors.EvidenceError, match="a spread above 0"):
         fg.Around(3, 0)
 

@@ -117,6 +117,8 @@ def test_given_as_text(texts, given):
             "it can be read in two ways, kind 'a', label 'b=c' or kind 'a=b', label 'c'",
         ),
         ("with=salt", UnknownNameError, r"^unknown kind 'with'; did you mean 'with: salt=yes'\?$"),
+        ("dish>=a", InputError, "^the labels of 'dish' have no order, so there is no limit of them; write 'dish=a,b'$"),
+        ("fine<f1", InputError, "^the labels of 'fine' have no order"),
         ("=a", UnknownNameError, "^unknown kind ''"),
     ],
 )

@@ -198,6 +198,8 @@ def test_filters_as_text(index):
         "dsh!=x": "unknown kind 'dsh'; did you mean 'dish'",
         "dsh<=x": "unknown kind 'dsh'; did you mean 'dish'",
         "dsh<x": "unknown kind 'dsh'; did you mean 'dish'",
+        "dish<egg rice": "the labels of 'dish' have no order, so there is no limit of them; write 'dish=",
+        "dish>=egg rice": "the labels of 'dish' have no order",
         "dish=kung po": "unknown label 'kung po' of kind 'dish'; did you mean 'kung pao'",
         "fine!=kung pao": "unknown fine label 'kung pao' of kind 'fine'; did you mean 'kung pao @ ",
     }.items():

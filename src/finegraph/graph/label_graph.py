@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
+from finegraph.errors import EmptyGraphError, GraphError, ShapeError, UnknownNameError, unknown_name
 from finegraph.graph.faults import one_fault
 from finegraph.graph.formats.by_ending import read_graph_file, write_graph_file
 from finegraph.graph.formats.json_writer import canonical_json
@@ -153,6 +153,8 @@ class LabelGraph:
         try:
             return self._kinds[name]
         except (KeyError, TypeError):
+            if name in self.numbers:
+                raise UnknownNameError(f"{name!r} is a number of the graph, not a kind with labels") from None
             raise unknown_name("kind", name, self.kinds) from None
 
     @property
@@ -165,6 +167,8 @@ class LabelGraph:
         try:
             return self._numbers[name]
         except (KeyError, TypeError):
+            if name in self.kinds:
+                raise UnknownNameError(f"{name!r} is a kind with labels, not a number of the graph") from None
             raise unknown_name("number", name, self.numbers) from None
 
     def values(self, number: str) -> Float[FloatArray, " fine"]:

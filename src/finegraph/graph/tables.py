@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from finegraph.errors import GraphError, unknown_name
-from finegraph.graph.faults import MAX_PRINTED, CellError
+from finegraph.graph.faults import MAX_PRINTED, CellError, shorten
 from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, order_fault, parse_type
 from finegraph.graph.graph_like import FileContent
 from finegraph.graph.kind import Kind
@@ -28,6 +28,7 @@ def parts_of_table(table: Mapping[str, Mapping[str, object]], types: Mapping[str
     Raises:
         GraphError: an invalid value or type.
     """
+    _check_rows(table)
     columns: dict[str, None] = {}
     for row in table.values():
         columns.update(dict.fromkeys(row))
@@ -48,6 +49,18 @@ def parts_of_table(table: Mapping[str, Mapping[str, object]], types: Mapping[str
         more = f"\n... and {len(faults) - MAX_PRINTED} more" if len(faults) > MAX_PRINTED else ""
         raise GraphError("\n".join(faults[:MAX_PRINTED]) + more)
     return FileContent(list(table), kinds, numbers)
+
+
+def _check_rows(table: object) -> None:
+    """Raise unless a table maps each fine label to a row, itself a mapping from columns to values."""
+    rows = "expected a mapping from each fine label to its row, such as {'ramen': {'dish': 'noodles', 'price': 9.5}}"
+    if not isinstance(table, Mapping):
+        raise GraphError(f"{rows}, got {type(table).__name__}")
+    for fine, row in table.items():
+        if not isinstance(row, Mapping):
+            raise GraphError(
+                f"{rows}; the row of {fine!r} is {shorten(repr(row))}. A pandas table gives rows by to_dict('index')"
+            )
 
 
 def _column_type(name: str, columns: Mapping[str, None], given: TypeLike) -> ColumnType:

@@ -273,6 +273,7 @@ class Posterior:
             number: the name of the number.
             log_probs: the log probabilities of the fine labels, if already computed.
         """
+        self.graph.number(number)  # raises if the name is unknown
         return self._value(self.tensors.numbers.number(number), self.log_probs() if log_probs is None else log_probs)
 
     def _value(self, number: NumberTensors, fine: Float[Tensor, "batch fine"]) -> ValueDistribution:

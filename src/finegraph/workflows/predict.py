@@ -362,6 +362,13 @@ def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
     raise _unknown_kind(graph, parts[0][0].rstrip("<>≤≥ "), parts[0][1])
 
 
+def without_order(graph: LabelGraph, kind: str) -> InputError:
+    """The error of a limit of a kind whose labels have no order."""
+    return InputError(
+        f"the labels of {kind!r} have no order, so there is no limit of them; write {f'{kind}={_labels(graph, kind)[0]}'!r}"
+    )
+
+
 def _labels(graph: LabelGraph, kind: str) -> tuple[str, ...]:
     return graph.fine if kind == FINE else graph.labels(kind)
 
@@ -379,8 +386,10 @@ def _unknown_label(graph: LabelGraph, kind: str, label: str) -> UnknownNameError
     )
 
 
-def _unknown_kind(graph: LabelGraph, kind: str, label: str) -> UnknownNameError:
+def _unknown_kind(graph: LabelGraph, kind: str, label: str) -> InputError:
     inner = f"{kind}: {label}"
     if inner in graph.kinds:  # a part of a group, such as an ingredient
         return UnknownNameError(f"unknown kind {kind!r}; did you mean {inner + '=yes'!r}?")
+    if kind in graph.kinds or kind == FINE:
+        return without_order(graph, kind)
     return unknown_name("kind", kind, (*graph.kinds, *graph.numbers, FINE))

@@ -34,6 +34,7 @@ from finegraph.workflows.predict import (
     name_and_condition,
     parse_given,
     photos_of,
+    without_order,
 )
 
 
@@ -373,7 +374,10 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
         )
     if not places:
         if sign := _SIGN.search(text):
-            raise unknown_name("kind", text[: sign.start()].strip(), (*labels, *index.graph.numbers))
+            kind = text[: sign.start()].strip()
+            if kind in labels:
+                raise without_order(index.graph, kind)
+            raise unknown_name("kind", kind, (*labels, *index.graph.numbers))
         forms = "kind=label or kind!=label" if negatives else "kind=label"
         raise InputError(f"filter {text!r}: expected {forms}, such as 'fine={index.engine.names[0]}'")
     ways = [(text[:place], text[place + 1 :], False) for place in places]
@@ -389,6 +393,8 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tu
     if not known:
         kind = ways[0][0].rstrip("<>≤≥ ")
         kind = kind.removesuffix("!") if negatives else kind
+        if kind in labels:
+            raise without_order(index.graph, kind)
         raise unknown_name("kind", kind, (*labels, *index.graph.numbers))
     kind, label, _ = known[-1]
     raise unknown_name("fine label" if kind == FINE else "label", label, labels[kind], f"of kind {kind!r}")

@@ -6,7 +6,7 @@
     12, "12"                               this value, within half of the smallest step between values
     "> 10 and <= 15"                       several conditions, all of which hold
 
-In text, the unit of the number may follow. On the inner scale, evidence is four numbers: a likely value, its precision,
+In text, the unit may stand beside each number. On the inner scale, evidence is four numbers: a likely value, its precision,
 and the two ends of an interval.
 """
 
@@ -36,6 +36,8 @@ _LIMIT = re.compile(rf"(<=|>=|<|>|≤|≥)\s*({_NUMBER})")
 _INTERVAL = re.compile(rf"({_NUMBER})\s*(?:\.\.|to)\s*({_NUMBER})")
 _AROUND = re.compile(rf"({_NUMBER})\s*(?:\+-|\+/-|±)\s*({_NUMBER})")
 _EQUAL = re.compile(rf"(?:=\s*)?({_NUMBER})")
+_LAST_WORD = re.compile(r"\s*[^\s0-9.,<>=≤≥±+-][^0-9<>=≤≥±]*$")
+"""What follows the last number of a condition, such as a unit."""
 _SIGNS = {"≤": "<=", "≥": ">="}
 
 
@@ -199,6 +201,11 @@ def _check_size(number: Number, value: object) -> None:
         )
 
 
+def _is_condition(words: str) -> bool:
+    """Whether a text without a unit has one of the forms of a condition."""
+    return any(form.fullmatch(words) for form in (_LIMIT, _INTERVAL, _AROUND, _EQUAL))
+
+
 def _read(number: Number, text: str) -> object:
     """Parse evidence given as text."""
     words = text.strip()
@@ -208,8 +215,9 @@ def _read(number: Number, text: str) -> object:
         if combined.low > combined.high:
             raise EvidenceError(f"evidence on {number.name!r}: no value is {text!r}; one part rules out the other")
         return combined
-    if number.unit and words.endswith(number.unit):
-        words = words.removesuffix(number.unit).rstrip()
+    if number.unit and not _is_condition(words):
+        unit = re.escape(number.unit)
+        words = re.sub(rf"(?<=[0-9.])\s*{unit}(?!\w)|(?<!\w){unit}\s*(?=[0-9.+-])", "", words)
     for digits in re.findall(_NUMBER, words):
         _check_size(number, float(digits))
     if match := _LIMIT.fullmatch(words):
@@ -225,6 +233,13 @@ def _read(number: Number, text: str) -> object:
     if match := _EQUAL.fullmatch(words):
         return float(match[1])
     unit = f" {number.unit}" if number.unit else ""
+    bare = _LAST_WORD.sub("", words)
+    if bare != words and _is_condition(bare):
+        own = f"has the unit {number.unit!r}" if unit else "has no unit"
+        raise EvidenceError(
+            f"evidence on {number.name!r}: {text!r} is in {words[len(bare) :].strip()!r}, but the number {own}; values "
+            "are not converted"
+        )
     raise EvidenceError(
         f"evidence on {number.name!r}: {text!r} is not a condition on a number; write '<= 15{unit}', '10 to 15{unit}', "
         f"'12 +- 2{unit}' or '12{unit}'"

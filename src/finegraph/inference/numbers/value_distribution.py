@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -140,14 +141,14 @@ class ValueDistribution:
 
     def quantile(self, q: float) -> Float[Tensor, " batch"]:
         """The smallest value that is not exceeded with a probability of at least `q`."""
-        if not 0.0 <= q <= 1.0:
+        if not isinstance(q, Real) or not 0.0 <= float(q) <= 1.0:
             raise InputError(f"quantile: expected a probability from 0 to 1, got {q!r}")
         with torch.no_grad():
             return self._known(self._search.quantile(self.weights.new_full((len(self), 1), q)))
 
     def interval(self, probability: float) -> Interval:
         """The shortest interval, ends included, that holds the value with at least this probability."""
-        if not 0.0 < probability < 1.0:
+        if not isinstance(probability, Real) or not 0.0 < float(probability) < 1.0:
             raise InputError(f"interval: expected a probability above 0 and below 1, got {probability!r}")
         low, high = self.inner_interval(probability)
         return Interval(self._known(low), self._known(high))

@@ -215,8 +215,8 @@ def check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, ob
     if target is not None and not isinstance(target, Tensor):
         raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
     for name, labels in (kind_targets or {}).items():
-        if name not in graph.numbers:
-            graph.kind(name)
+        if name not in graph.numbers and name not in graph.kinds:
+            raise unknown_name("kind", name, (*graph.kinds, *graph.numbers))
         if not isinstance(labels, Tensor):
             what = "values" if name in graph.numbers else "label indices"
             raise TargetError(f"kind_targets[{name!r}]: expected a tensor of {what}, got {type(labels).__name__}")

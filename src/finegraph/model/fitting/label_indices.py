@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike, NDArray
 
-from finegraph.errors import GraphError, InputError, ShapeError
+from finegraph.errors import GraphError, InputError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph, Number
 from finegraph.graph.number_cells import number_cell
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
@@ -63,8 +63,8 @@ def kind_target_indices(
         raise InputError(f"kind_targets: expected a mapping from kinds to labels, got {type(kind_targets).__name__}")
     found: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {}
     for kind, values in kind_targets.items():
-        if kind not in graph.numbers:
-            graph.kind(kind)
+        if kind not in graph.numbers and kind not in graph.kinds:
+            raise unknown_name("kind", kind, (*graph.kinds, *graph.numbers))
         labels = np.asarray(values, dtype=object)
         if labels.shape != (samples,):
             raise ShapeError(
