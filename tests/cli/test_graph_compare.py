@@ -36,7 +36,7 @@ def test_circles_groups_and_json(finegraph, tmp_path, menu):
         tmp_path, "heat,mapo,ramen,", "heat,ramen,udon,", "heat,udon,mapo,", "mass,mapo,udon,", "mass,ramen,soba,"
     )
     outcome = finegraph("graph", "compare", given, "--graph", menu)
-    assert "a circle: mapo > ramen > udon > mapo" in outcome.out
+    assert "a cycle: mapo > ramen > udon > mapo" in outcome.out
     assert "2 groups that no comparison links" in outcome.out
     document = json.loads(finegraph("graph", "compare", given, "--graph", menu, "--json").out)
     assert [kind["name"] for kind in document["kinds"]] == ["heat", "mass"]
@@ -78,7 +78,7 @@ def test_an_ordered_kind_stays_one_and_gets_labels(finegraph, tmp_path):
     assert outcome.code == 0, outcome.err
     assert "labels that were unknown: udon 'hot'" in outcome.out
     assert "laksa is 'mild', but comparisons put it at 'hot'" in outcome.out
-    assert "against known values: laksa (step 1) is told to have more than mapo (step 3)" in outcome.out
+    assert "against known values: laksa (step 1) is said to have more than mapo (step 3)" in outcome.out
     graph = LabelGraph.read(tmp_path / "menu2.csv")
     assert graph.numbers == ()
     assert [graph.labels("heat")[label] for label in graph.parents("heat")] == ["hot", "mild", "hot", "medium", "mild"]
@@ -89,4 +89,4 @@ def test_comparisons_against_known_values_are_reported(finegraph, tmp_path):
     menu.write_text('fine,"price [number, EUR]"\nmapo,8.6\nramen,10.7\nudon,\n')
     outcome = finegraph("graph", "compare", told(tmp_path, "price,mapo,ramen,ann"), "--graph", menu)
     assert "price: 1 comparison of 2 fine labels" in outcome.out
-    assert "against known values: mapo (8.6 EUR) is told to have more than ramen (10.7 EUR)" in outcome.out
+    assert "against known values: mapo (8.6 EUR) is said to have more than ramen (10.7 EUR)" in outcome.out

@@ -91,7 +91,7 @@ def test_a_model_has_the_number_and_the_log_says_what_does_not_fit(manifest, tol
     notes = "\n".join(watcher.notes)
     assert "size: a number of the graph, by 7 comparisons of 5 fine labels" in notes
     assert "compared both ways: blue large has more than red small (1 to 1)" in notes
-    assert "a circle: " in notes
+    assert "a cycle: " in notes
     assert "1 comparison of two photos of one fine label says nothing of fine labels" in notes
     model = fg.load(tmp_path / "run")
     assert math.isfinite(model.predict(manifest.parent / "grey-0.png").numbers["size"].mean)

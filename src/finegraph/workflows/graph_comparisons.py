@@ -179,10 +179,10 @@ def conflict_words(kind: ComparedKind, max_words: int) -> list[str]:
         f"compared both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})"
         for pair in conflicts.divided[:max_words]
     ]
-    words += ["a circle: " + " > ".join((*circle, circle[0])) for circle in conflicts.circles[:max_words]]
+    words += ["a cycle: " + " > ".join((*circle, circle[0])) for circle in conflicts.circles[:max_words]]
     unit, before = ("", "step ") if kind.unit == STEPS else (f" {kind.unit}" if kind.unit else "", "")
     words += [
-        f"against known values: {pair.more} ({before}{pair.more_value:g}{unit}) is told to have more than {pair.less} "
+        f"against known values: {pair.more} ({before}{pair.more_value:g}{unit}) is said to have more than {pair.less} "
         f"({before}{pair.less_value:g}{unit})"
         for pair in conflicts.known[:max_words]
     ]
