@@ -49,10 +49,12 @@ if numbers:
 
 found = session.run(None, inputs)
 told = dict(zip([output.name for output in session.get_outputs()], found, strict=True))
-probs = np.exp(np.hstack([told["log_probs"], *([told["kind_log_probs"]] if names else [])])[0])
-names = [("fine", label) for label in labels["fine"]] + names
-for number in probs.argsort()[:-13:-1] if told["possible"][0] else sys.exit("no label agrees with that"):
-    print(f"{probs[number]:7.2%}  {': '.join(names[number])}")
+fine = np.exp(told["log_probs"][0])
+for number in fine.argsort()[:-6:-1] if told["possible"][0] else sys.exit("no label agrees with that"):
+    print(f"{fine[number]:7.2%}  fine: {labels['fine'][number]}")
+for kind in labels["kinds"]:
+    probs = np.exp(told["kind_log_probs"][0, kind["start"] : kind["stop"]])
+    print(f"{probs.max():7.2%}  {kind['name']}: {kind['labels'][probs.argmax()]}")
 for place, number in enumerate(numbers):
     low, _, high = told["number_quantiles"][0, place]
     print(f"{number['name']}: {told['number_means'][0, place]:.3g} {number['unit']}, {low:.3g} to {high:.3g} in 90 %")

@@ -245,6 +245,8 @@ def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
         assert shown[f"fine: {answer.label}"] == f"{answer.probability:.2%}"
     for kind, answers in expected.kinds.items():
         assert shown[f"{kind}: {answers[0].label}"] == f"{answers[0].probability:.2%}"
+    # First the fine labels, then the best label of each kind.
+    assert [line.split()[1] for line in lines] == ["fine:"] * 4 + [f"{kind}:" for kind in expected.kinds]
     wrong = run_example(tmp_path / "model.onnx", photo, "size=enormous", "size=large")
     assert wrong == ([], "the model does not know [('size', 'enormous')]\n")
 

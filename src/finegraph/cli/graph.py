@@ -39,7 +39,8 @@ Graph = Annotated[
     typer.Argument(
         metavar="GRAPH",
         help="A source of a graph: a graph file (.csv, .json), a label store (.db), a run or model folder, or "
-        "photos: a folder per class, a manifest, cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
+        "photos: a folder per class, a manifest, cub:FOLDER, cub+orders:FOLDER, cars:FOLDER, cars+numbers:FOLDER or "
+        "grocery:FOLDER.",
     ),
 ]
 MAX_PRINTED = 50

@@ -21,7 +21,8 @@ def predict(
         list[str] | None,
         typer.Option(
             metavar="KIND=LABEL",
-            help="Evidence, such as restaurant=B; repeatable. The same kind again: one of these labels.",
+            help="Evidence, such as restaurant=B; repeatable. The same kind again: one of these labels. "
+            "Limits: price>=12, price=10..15, heat>=medium.",
         ),
     ] = None,
     views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
