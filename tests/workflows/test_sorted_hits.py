@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+import tiny_classifier as tiny
 import torch
+from PIL import Image
 
 from finegraph import LabelGraph, Posterior
 from finegraph.errors import InputError
 from finegraph.search.hits import Hit, StoredPhoto
-from finegraph.workflows.search import is_relative, label_limits, labelled_copy, own_limits, sorted_hits
+from finegraph.workflows.index import make_index
+from finegraph.workflows.search import is_relative, label_limits, labelled_copy, own_limits, search_index, sorted_hits
 
 GRAPH = LabelGraph.from_table(
     {
@@ -22,8 +25,9 @@ HEAT = {"a": ("mild",), "b": ("hot",), "c": ("medium",)}
 
 
 def hit(name, label, guess=None):
-    kinds = {"heat": HEAT[label or guess]}
-    return Hit(path=name, label=label, guess=guess, kinds=kinds, similarity=0.5, score=0.5)
+    ordered = {"heat": HEAT[label or guess]}
+    kinds = ordered if label else {}
+    return Hit(path=name, label=label, guess=guess, kinds=kinds, ordered=ordered, similarity=0.5, score=0.5)
 
 
 HITS = [hit("1", "c"), hit("2", "a"), hit("3", None, "b"), hit("4", "b"), hit("5", "a")]
@@ -34,6 +38,22 @@ HITS = [hit("1", "c"), hit("2", "a"), hit("3", None, "b"), hit("4", "b"), hit("5
 )
 def test_order(by, order):
     assert "".join(one.path for one in sorted_hits(GRAPH, HITS, by)) == order
+
+
+def test_photos_without_a_label_have_the_place_of_their_guess(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    tiny.classifier(GRAPH).save(tmp_path / "model")
+    (tmp_path / "photos").mkdir()
+    for number, colour in enumerate(("red", "lime", "blue", "white", "black", "yellow")):
+        Image.new("RGB", (40, 40), colour).save(tmp_path / "photos" / f"{number}.png")
+    make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
+    hits = search_index(tmp_path / "index", [tmp_path / "photos/0.png"], sort="-heat").queries[0].hits
+    assert {one.label for one in hits} == {None}
+    assert len({one.guess for one in hits}) > 1
+    assert [one.ordered["heat"] for one in hits] == [HEAT[one.guess] for one in hits]
+    steps = [GRAPH.label_index("heat", *one.ordered["heat"]) for one in hits]
+    assert steps == sorted(steps, reverse=True)
+    assert (hits[0].to_dict()["ordered"], hits[0].to_dict()["kinds"]) == ({"heat": list(hits[0].ordered["heat"])}, {})
 
 
 @pytest.mark.parametrize("by", ["dish", "prce", "-dish"])

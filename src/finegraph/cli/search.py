@@ -130,5 +130,5 @@ def _row(number: int, hit: Hit, numbers: tuple[str, ...], ordered: tuple[str, ..
     label = hit.label or (f"{hit.guess}?" if hit.guess else "-")
     probability = () if hit.probability is None else (f"{hit.probability:.1%}",)
     values = (f"{hit.values[name]:.6g}" if name in hit.values else "-" for name in numbers)
-    steps = (" or ".join(hit.kinds.get(kind, ())) or "-" for kind in ordered)
+    steps = (" or ".join(hit.ordered.get(kind, ())) or "-" for kind in ordered)
     return (str(number), f"{hit.similarity:.3f}", *probability, label, *values, *steps, hit.path)

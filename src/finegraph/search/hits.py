@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from finegraph.search.conditions import Factors
 from finegraph.search.filters import listed_photos
 from finegraph.search.nearest import Nearest, Numbers, Only, Vectors, count_of, is_numbers, widened
-from finegraph.search.photo_table import Table, kinds_of, values_of
+from finegraph.search.photo_table import Table, kinds_of, ordered_labels, values_of
 from finegraph.search.segments import NONE
 
 MIN_SHARE = 0.01
@@ -46,6 +46,8 @@ class StoredPhoto:
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
         values: the value of each number of the graph, by its label or by what the model takes it for; unknown ones are
             left out.
+        ordered: the labels of each ordered kind, by its label or by what the model takes it for; unknown ones are left
+            out.
     """
 
     path: str
@@ -53,12 +55,16 @@ class StoredPhoto:
     guess: str | None
     kinds: dict[str, tuple[str, ...]]
     values: dict[str, float] = field(default_factory=dict)
+    ordered: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; without values if the graph has no numbers."""
-        content = {**asdict(self), "kinds": {kind: list(labels) for kind, labels in self.kinds.items()}}
-        if not self.values:
-            del content["values"]
+        """As JSON can hold it; without values and ordered labels if the graph has no numbers or no such kinds."""
+        content = asdict(self)
+        for name in ("kinds", "ordered"):
+            content[name] = {kind: list(labels) for kind, labels in content[name].items()}
+        for name in ("values", "ordered"):
+            if not content[name]:
+                del content[name]
         return content
 
 
@@ -93,12 +99,14 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
     """A photo of the index, by its number, for people and programs."""
     segment, row = table.place(photo)
     label, guess = int(table.labels[photo]), int(segment.arrays["guess_labels"][row, 0])
+    kinds, held = kinds_of(table.graph, table.seen_on(photo), label), label if label != NONE else guess
     return StoredPhoto(
         path=segment.path(row),
         label=None if label == NONE else table.names[label],
         guess=table.names[guess] if label == NONE and guess != NONE else None,
-        kinds=kinds_of(table.graph, table.seen_on(photo), label),
-        values=values_of(table.graph, label if label != NONE else guess),
+        kinds=kinds,
+        values=values_of(table.graph, held),
+        ordered=ordered_labels(table.graph, kinds, held),
     )
 
 

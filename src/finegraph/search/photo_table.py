@@ -238,6 +238,21 @@ def kinds_of(graph: LabelGraph, seen: Mapping[str, int], fine: int) -> dict[str,
     return labels_by_kind
 
 
+def ordered_labels(
+    graph: LabelGraph, kinds: Mapping[str, tuple[str, ...]], fine: int
+) -> dict[str, tuple[str, ...]]:
+    """The labels of each ordered kind: those that are known of a photo, else the parents of a fine label.
+
+    Args:
+        graph: the label graph.
+        kinds: the known labels of each kind.
+        fine: the number of the fine label, which may be a guess.
+    """
+    ordered = [name for name in graph.kinds if graph.kind(name).ordered]
+    guessed = kinds_of(graph, {}, fine) if any(name not in kinds for name in ordered) else {}
+    return {name: labels for name in ordered if (labels := kinds.get(name) or guessed.get(name))}
+
+
 def values_of(graph: LabelGraph, fine: int) -> dict[str, float]:
     """The value of each number for a fine label; unknown ones are left out."""
     if not 0 <= fine < len(graph):

@@ -315,7 +315,7 @@ def sorted_hits(graph: LabelGraph, hits: Sequence[Hit], by: str) -> tuple[Hit, .
                 float(graph.number(name).values[graph.fine_index(label)]) if known and label is not None else math.nan
             )
         else:
-            labels = hit.kinds.get(name, ())
+            labels = hit.ordered.get(name, ())
             value = float(graph.labels(name).index(labels[0])) if len(labels) == 1 else math.nan
         return math.inf if math.isnan(value) else -value if falling else value
 

@@ -71,6 +71,9 @@ class StoredPhotoBody(BaseModel):
     guess: str | None = Field(description="What the model takes it for, if it has no label.")
     kinds: dict[str, list[str]]
     values: dict[str, float] = Field(default_factory=dict, description="Its numbers, such as a price, if known.")
+    ordered: dict[str, list[str]] = Field(
+        default_factory=dict, description="Its labels of ordered kinds, or those of what the model takes it for."
+    )
     name: str = Field(description="The name of the file.")
     thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
 

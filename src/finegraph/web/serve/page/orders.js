@@ -69,7 +69,7 @@ export function limitTexts() {
 
 /** The value of a number of a hit, or its label of an ordered kind; undefined if unknown. */
 function valueOf(hit, name) {
-  const labels = hit.kinds[name] ?? [];
+  const labels = hit.ordered?.[name] ?? [];
   return hit.values?.[name] ?? (labels.length === 1 ? labels[0] : undefined);
 }
 
