@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader
 
 from finegraph.data import Box, Sample, Samples
 from finegraph.data.dataset import MISSING, PhotoDataset, collate, targets_of
+from finegraph.data.layouts.manifest import read_manifest
 from finegraph.data.photo_decoding import read_picture
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import InputError, PhotoFileError, UnknownNameError
@@ -103,6 +104,16 @@ def test_unknown_labels_are_reported_together(tmp_path):
         "  fine label 'ramenn'; did you mean 'ramen'?",
         "  fine label 'zzz'",
         "  label of kind 'dish' 'noodle'; did you mean 'noodles'?",
+    ]
+
+
+def test_unknown_labels_of_a_manifest_have_their_lines(tmp_path):
+    (tmp_path / "images.csv").write_text("path,label,dish\n2.jpg,ramen,\n1.jpg,ramenn,\n3.jpg,ramenn,noodle\n")
+    with pytest.raises(UnknownNameError) as caught:
+        targets_of(read_manifest(tmp_path / "images.csv"), GRAPH)
+    assert str(caught.value).splitlines()[1:] == [
+        f"  {tmp_path / 'images.csv'}:3: fine label 'ramenn'; did you mean 'ramen'?",
+        f"  {tmp_path / 'images.csv'}:4: label of kind 'dish' 'noodle'; did you mean 'noodles'?",
     ]
 
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.errors import DataError, RunFolderError, SettingsError, WeightsError
+from finegraph.data.sources import source_graph
+from finegraph.errors import DataError, RunFolderError, SettingsError, UnknownNameError, WeightsError
+from finegraph.graph import Kind
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import read_starts
 from finegraph.training.settings import TrainSettings, check_used
@@ -207,6 +209,25 @@ def test_what_is_missing_is_said(manifest, tmp_path):
         choose_device("cude")
     with pytest.raises(SettingsError, match="name its folder"):
         train_run(settings(manifest), Silent(), resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_the_graph_does_not_have_come_at_once_with_their_lines(manifest, tmp_path):
+    graph = source_graph(manifest).only([])
+    heat = Kind.from_parents("heat", ["mild", "hot"], [0, 1] * (len(graph) // 2) + [0] * (len(graph) % 2))
+    graph.with_kind(replace(heat, ordered=True)).write(tmp_path / "graph.json")
+    header, *rows = manifest.read_text().splitlines()
+    rows = [f"{row},mild" for row in rows]
+    rows[2], rows[4] = rows[2].replace("mild", "spicy"), rows[4].replace("mild", "warm")
+    list_file = manifest.parent / "seen.csv"
+    list_file.write_text("\n".join([f"{header},heat", *rows]) + "\n")
+    with pytest.raises(UnknownNameError) as caught:
+        train_run(settings(list_file, graph=str(tmp_path / "graph.json")), Silent(), run=tmp_path / "run")
+    assert [line.split("seen.csv:")[-1] for line in str(caught.value).splitlines()] == [
+        "2 labels are not in the graph:",
+        "4: label of kind 'heat' 'spicy'",
+        "6: label of kind 'heat' 'warm'",
+    ]
     assert not (tmp_path / "run").exists()
 
 

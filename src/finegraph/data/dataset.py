@@ -155,13 +155,13 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
         UnknownNameError: labels that the graph does not have, all of them at once.
     """
     faults: list[str] = []
-    fine = _numbers([sample.label for sample in samples], graph.fine, "fine label", faults)
+    fine = _numbers(samples, [sample.label for sample in samples], graph.fine, "fine label", faults)
     kinds = {}
     used = set(samples.kinds)
     for kind in graph.kinds:
         if kind in used:
             labels = [sample.kinds.get(kind) for sample in samples]
-            numbers = _numbers(labels, graph.labels(kind), f"label of kind {kind!r}", faults)
+            numbers = _numbers(samples, labels, graph.labels(kind), f"label of kind {kind!r}", faults)
             kinds[kind] = torch.where(numbers == MISSING, _only_parents(graph.kind(kind), fine), numbers)
     if faults:
         more = [f"  and {len(faults) - MAX_PRINTED} more"] if len(faults) > MAX_PRINTED else []
@@ -204,16 +204,27 @@ def _only_parents(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batc
     return torch.from_numpy(only[np.where(fine.numpy() == MISSING, len(only) - 1, fine.numpy())])
 
 
-def _numbers(labels: Sequence[str | None], names: Sequence[str], what: str, faults: list[str]) -> Int[Tensor, " batch"]:
-    """The number of each label among `names`; unknown ones are added to `faults` with what may be meant."""
+def _numbers(
+    samples: Samples, labels: Sequence[str | None], names: Sequence[str], what: str, faults: list[str]
+) -> Int[Tensor, " batch"]:
+    """The number of each label among `names`; unknown ones are added to `faults` with what may be meant.
+
+    Args:
+        samples: the photos.
+        labels: one label of each.
+        names: the labels that there are.
+        what: what a label is, for messages.
+        faults: what is wrong so far.
+    """
     number_of: dict[str | None, int] = {name: number for number, name in enumerate(names)}
     number_of[None] = MISSING
     suggestions = Suggestions()
-    for label in labels:
+    for sample, label in zip(samples, labels, strict=True):
         if label is not None and label not in number_of:
             number_of[label] = MISSING
             hint = suggestions.hint(label, names)
-            faults.append(f"  {what} {label!r}" + (f"; {hint}" if hint else ""))
+            place = "" if sample.line is None else f"{samples.source}:{sample.line}: "
+            faults.append(f"  {place}{what} {label!r}" + (f"; {hint}" if hint else ""))
     return torch.tensor([number_of[label] for label in labels], dtype=torch.int64)
 
 

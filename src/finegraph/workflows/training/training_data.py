@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from finegraph.data.dataset import training_targets
 from finegraph.data.samples import Samples
 from finegraph.data.sources import names_layout, parse_source, photo_layout, read_samples, source_graph
 from finegraph.data.transforms import ViewSettings
@@ -64,6 +65,7 @@ def read_training_data(
     Raises:
         SettingsError: the settings name no photos.
         DataError: the photos' list has faults, or there is nothing in it to train on.
+        UnknownNameError: labels that the graph does not have, all of them at once.
         GraphFileError: all faults of the comparisons.
     """
     if not settings.data:
@@ -89,6 +91,7 @@ def read_training_data(
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_label else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
+    training_targets(Samples([*train, *(parts.val or ())], samples.source), graph)  # raises for labels and values
     store_graph = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if store_graph.kind(name) != graph.kind(name))
     names = {*graph.kinds, *graph.numbers}
