@@ -18,6 +18,7 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import read_starts
 from finegraph.training.settings import TrainSettings, check_used
 from finegraph.workflows.train import choose_device, resume_settings, train_run
+from finegraph.workflows.training.training_data import read_training_data
 from training import tiny
 
 
@@ -229,6 +230,18 @@ def test_labels_that_the_graph_does_not_have_come_at_once_with_their_lines(manif
         "6: label of kind 'heat' 'warm'",
     ]
     assert not (tmp_path / "run").exists()
+
+
+def test_columns_that_the_graph_does_not_have_are_noted(manifest):
+    header, *rows = manifest.read_text().splitlines()
+    list_file = manifest.parent / "misspelt.csv"
+    list_file.write_text("\n".join([f'{header},colur,"mass [number, g]"', *(f"{row},red,12" for row in rows)]) + "\n")
+    data = read_training_data(settings(list_file, graph=str(manifest.parent / "graph.csv")))
+    assert data.notes == (
+        "labels and values of 'colur', 'mass' on photos are left out, since the graph has no such kind or number; did you "
+        "mean 'colour'?",
+    )
+    assert read_training_data(settings(manifest)).notes == ()
 
 
 def test_a_setting_without_effect_is_refused():

@@ -12,9 +12,10 @@ from finegraph.data.dataset import training_targets
 from finegraph.data.samples import Samples
 from finegraph.data.sources import names_layout, parse_source, photo_layout, read_samples, source_graph
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import DataError, SettingsError
+from finegraph.errors import DataError, SettingsError, near_matches
 from finegraph.graph import LabelGraph
 from finegraph.graph.comparisons import Comparison
+from finegraph.graph.faults import first_few
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.batches import PhotoPair, PhotoPairs
 from finegraph.training.distributed import Ranks
@@ -102,10 +103,22 @@ def read_training_data(
         held_out=parts.held_out,
         splits=samples.splits,
         counted=counted,
-        notes=samples.notes,
+        notes=(*samples.notes, *_left_out(samples, stored.graph)),
         compared=() if fitted is None else tuple(kind for kind in fitted.kinds if kind.name in names),
         pairs=None if fitted is None else _photo_pairs(fitted, graph, train, settings.data),
     )
+
+
+def _left_out(samples: Samples, graph: LabelGraph) -> list[str]:
+    """A note about photo labels and values of kinds that the graph does not have, such as a misspelt column."""
+    known = (*graph.kinds, *graph.numbers)
+    unknown = [name for name in (*samples.kinds, *samples.numbers) if name not in known]
+    if not unknown:
+        return []
+    what = f"labels and values of {first_few(unknown, len(unknown))}"
+    near = near_matches(unknown[0], known)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return [f"{what} on photos are left out, since the graph has no such kind or number{hint}"]
 
 
 def _with_comparisons(
