@@ -67,6 +67,7 @@ def test_what_is_known_as_text(texts, given):
         (["heat>=warm"], UnknownNameError, "unknown label 'warm'"),
         (["pric<=10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),
         (["pric<10"], UnknownNameError, r"^unknown kind 'pric'; did you mean 'price'\?"),
+        (["price=cheap", "heat>=warm", "dish=soup", "pric<3"], InputError, "(?s)cheap.*\n.*soup.*\n.*'pric'.*\n.*warm"),
         (["prize=10"], UnknownNameError, r"unknown kind 'prize'; did you mean 'price'\?"),
     ],
 )

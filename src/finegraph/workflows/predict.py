@@ -263,28 +263,38 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
     `heat>=medium` and `heat=mild..medium`, which stands for the labels that it leaves.
 
     Raises:
-        InputError: a text that is not of this form, or can be read in two ways.
+        InputError: a text that is not of this form, or can be read in two ways; all such texts at once.
         UnknownNameError: a kind or a label that the graph does not have.
     """
     labels_by_kind: dict[str, tuple[str, ...]] = {}
+    faults: list[InputError] = []
     for text in joined_limits(graph, texts):
-        limit = name_and_condition(graph, text)
-        if limit is not None and limit[0] in graph.numbers:
-            name, condition = limit
-            condition = " and ".join(dict.fromkeys((*labels_by_kind.get(name, ()), condition)))
-            known_values(graph.number(name), condition, 1)  # raises for what is not a value
-            labels_by_kind[name] = (condition,)
-            continue
-        if limit is None:
-            kind, label = _kind_and_label(graph, text)
-            labels: tuple[str, ...] = (label,)
-        else:
-            kind, labels = limit[0], labels_of_range(graph, *limit)
-        labels_by_kind[kind] = (
-            *labels_by_kind.get(kind, ()),
-            *(label for label in labels if label not in labels_by_kind.get(kind, ())),
-        )
+        try:
+            _add_given(graph, text, labels_by_kind)
+        except InputError as error:
+            faults.append(error)
+    if len(faults) > 1:
+        raise InputError("\n".join(map(str, faults)))
+    if faults:
+        raise faults[0]
     return labels_by_kind
+
+
+def _add_given(graph: LabelGraph, text: str, labels_by_kind: dict[str, tuple[str, ...]]) -> None:
+    """Add what one text says to what the texts before it said."""
+    limit = name_and_condition(graph, text)
+    if limit is not None and limit[0] in graph.numbers:
+        name, condition = limit
+        condition = " and ".join(dict.fromkeys((*labels_by_kind.get(name, ()), condition)))
+        known_values(graph.number(name), condition, 1)  # raises for what is not a value
+        labels_by_kind[name] = (condition,)
+        return
+    if limit is None:
+        kind, label = _kind_and_label(graph, text)
+        labels: tuple[str, ...] = (label,)
+    else:
+        kind, labels = limit[0], labels_of_range(graph, *limit)
+    labels_by_kind[kind] = tuple(dict.fromkeys((*labels_by_kind.get(kind, ()), *labels)))
 
 
 def evidence_of(graph: LabelGraph, given: Mapping[str, Sequence[str]]) -> dict[str, object]:
