@@ -67,6 +67,20 @@ def test_what_a_kind_changes_is_the_difference_of_two_graphs(run):
     )
 
 
+def test_numbers_and_ordered_kinds_are_judged_like_other_kinds(run, tmp_path):
+    rows = {
+        fine: {"colour": colour, "price": 3.0 + n, "size": "big" if n % 2 else "small"}
+        for n, (fine, colour) in enumerate(tiny.CLASSES.items())
+    }
+    LabelGraph.from_table(rows, {"price": "number, EUR", "size": ("small", "big")}).write(tmp_path / "graph.csv")
+    photos = run.parent / "photos/images.csv"
+    chosen = settings(
+        photos, graph=str(tmp_path / "graph.csv"), fit="prototypes", photo_labels="ignore", train_views=1
+    )
+    train_run(chosen, Silent(), run=tmp_path / "run")
+    assert {one.name for one in suggest_graph(tmp_path / "run").present} == {"colour", "price", "size"}
+
+
 def _written(run, graph):
     path = run.parent / "without.csv"
     graph.write(path)

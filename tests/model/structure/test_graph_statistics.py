@@ -1,5 +1,7 @@
 """Statistics for another graph, and photos that are held out of them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -44,3 +46,34 @@ def test_other_graphs_take_the_photos_of_labels_by_name(seen):
     assert set(moved.variances.kinds) == {"dish"}
     with pytest.raises(InputError, match="another data set"):
         statistics_for(LabelGraph.from_table({"x": {}}), GRAPH, statistics)
+
+
+@pytest.mark.parametrize("left_out", ["heat", "price", "dish"])
+def test_a_graph_without_a_number_or_an_ordered_kind_keeps_the_regressions_of_the_others(left_out):
+    table = {
+        f"label {n}": {"dish": str(n // 2), "price": float(n % 4), "heat": ("mild", "medium", "hot")[n % 3]}
+        for n in range(8)
+    }
+    graph = LabelGraph.from_table(table, {"price": "number", "heat": ("mild", "medium", "hot")})
+    random = torch.Generator().manual_seed(0)
+    targets = torch.arange(8).repeat_interleave(3)
+    values = torch.tensor([[n % 4, n % 3] for n in range(8)]).float()
+    centres = torch.cat([3 * values, torch.randn(8, 8, generator=random)], dim=1)
+    features = centres[targets] + 0.3 * torch.randn(24, 10, generator=random)
+    fit = fit_prototypes(features, targets, graph)
+    statistics = ClassStatistics.of_fit(fit, features, targets)
+    assert statistics.pulls is not None
+    assert statistics.pulls.names == ("heat", "price")
+    rest = graph.only([name for name in ("dish", "heat", "price") if name != left_out])
+    moved = statistics_for(rest, graph, statistics)
+    assert moved.pulls is not None
+    assert moved.pulls.names == tuple(name for name in ("heat", "price") if name != left_out)
+    for number, name in enumerate(moved.pulls.names):
+        place = statistics.pulls.names.index(name)
+        assert torch.equal(moved.pulls.weight[number], statistics.pulls.weight[place])
+    posterior = posterior_of(moved.solve(rest), fit.scaling(features))
+    assert (posterior.log_probs().argmax(dim=1) == targets).double().mean() > 0.9
+    turned = graph.with_kind(replace(graph.kind("heat"), labels=("hot", "medium", "mild")))
+    other = statistics_for(turned, graph, statistics).pulls
+    assert other is not None
+    assert other.names == ("price",)

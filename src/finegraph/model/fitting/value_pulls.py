@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -70,6 +70,12 @@ class ValuePulls:
     precision: Float[Tensor, " number"]
     centre: Float[Tensor, " number"]
     width: Float[Tensor, " number"]
+
+    def only(self, names: tuple[str, ...]) -> ValuePulls:
+        """Those of some of the numbers and ordered kinds, in the order in which they are here."""
+        places = [place for place, name in enumerate(self.names) if name in names]
+        parts = {one.name: getattr(self, one.name)[places] for one in fields(self) if one.name != "names"}
+        return replace(self, names=tuple(self.names[place] for place in places), **parts)
 
     def values(self, columns: Float[Tensor, "fine number"]) -> Float[Tensor, "fine number"]:
         """The values of fine labels on the scales of the regressions; 0 where they are unknown."""
@@ -116,6 +122,12 @@ class ValuePotentials:
     centre: Float[Tensor, " number"]
     width: Float[Tensor, " number"]
     around: Float[Tensor, " number"]
+
+    def only(self, names: tuple[str, ...]) -> ValuePotentials | None:
+        """Those of some of the numbers, in the order in which they are here; None if there are none."""
+        places = [place for place, name in enumerate(self.names) if name in names]
+        parts = {one.name: getattr(self, one.name)[places] for one in fields(self) if one.name != "names"}
+        return replace(self, names=tuple(self.names[place] for place in places), **parts) if places else None
 
     def rows(
         self, columns: Float[Tensor, "fine number"]

@@ -21,6 +21,7 @@ from finegraph.inference import Posterior
 from finegraph.model.fitting.alike_folds import TensorFold
 from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, Links, fit_variances
 from finegraph.model.fitting.descent import graph_of
+from finegraph.model.fitting.value_pulls import value_names
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
@@ -50,11 +51,16 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
         )
     scales = Links(graph, (), graph.numbers).scales
     moved = replace(statistics, counts=counts, sums=sums, scales=scales)
-    if (graph.fine, graph.numbers) != (
-        known.fine,
-        known.numbers,
-    ):  # the direction of a number was fitted to these values only
+    if graph.fine != known.fine:  # the direction of a number was fitted to the values of these labels only
         moved = replace(moved, pulls=None, share=0.0, potentials=None)
+    else:
+        names = tuple(name for name in value_names(known) if _is_same_scale(name, graph, known))
+        pulls, potentials = moved.pulls, moved.potentials
+        moved = replace(
+            moved,
+            pulls=None if pulls is None else pulls.only(names),
+            potentials=None if potentials is None else potentials.only(names),
+        )
     if len(seen) > MAX_DENSE_LABELS:  # a sample is enough to estimate the variances
         chosen = torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:MAX_DENSE_LABELS]
         seen = seen[chosen].sort().values
@@ -66,6 +72,13 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
         features=sums.shape[1],
     )
     return replace(moved, variances=variances)
+
+
+def _is_same_scale(name: str, graph: LabelGraph, known: LabelGraph) -> bool:
+    """Whether a number or ordered kind of one graph is in another one, with the same scale or order."""
+    if name in known.numbers:
+        return name in graph.numbers and graph.number(name).scale == known.number(name).scale
+    return name in graph.kinds and graph.kind(name).ordered and graph.labels(name) == known.labels(name)
 
 
 def without_photos(
