@@ -8,7 +8,16 @@ from finegraph.workflows.search import PhotoHits, SearchResult
 
 def test_numbers_have_their_units_and_ordered_kinds_a_column(capsys):
     hits = [
-        Hit(path=f"{n}.jpg", label=label, guess=None, kinds=ordered, ordered=ordered, values=values, similarity=0.9, score=0.9)
+        Hit(
+            path=f"{n}.jpg",
+            label=label,
+            guess=None,
+            kinds=ordered,
+            ordered=ordered,
+            values=values,
+            similarity=0.9,
+            score=0.9,
+        )
         for n, label, ordered, values in (
             (1, "a", {"heat": ("hot",)}, {"price": 12.5}),
             (2, "b", {"heat": ("mild", "hot")}, {}),

@@ -1,9 +1,14 @@
 """What is seen while a network is trained: loss, rate and time left, in a bar or in lines."""
 
+from pathlib import Path
+
 import pytest
 
 from finegraph.cli import training_display as module
 from finegraph.cli.training_display import TrainingDisplay, _metric, _metric_name
+from finegraph.data.samples import Sample, Samples
+from finegraph.graph import LabelGraph
+from finegraph.workflows.training.training_data import TrainingData
 
 
 @pytest.fixture
@@ -53,6 +58,21 @@ def test_epochs_are_a_table_and_only_the_first_process_speaks(monkeypatch, capsy
     with TrainingDisplay() as display:
         display.epoch(row)
     assert capsys.readouterr().err == ""
+
+
+def test_numbers_of_the_graph_are_named(capsys):
+    table = {"a": {"dish": "x", "price": 1.0, "mass": 2.0}, "b": {"dish": "y", "price": 3.0, "mass": 4.0}}
+    photos = Samples([Sample(Path("1.jpg"), "a"), Sample(Path("2.jpg"), "b")])
+    for types, words in [
+        ({"price": "number", "mass": "log number"}, "2 fine labels; dish 2; numbers price, mass"),
+        ({"price": "number"}, "2 fine labels; dish 2; number price"),
+    ]:
+        own = {fine: {name: row[name] for name in ("dish", *types)} for fine, row in table.items()}
+        graph = LabelGraph.from_table(own, types)
+        data = TrainingData(train=photos, val=None, graph=graph, held_out=False, splits=("train",), counted=())
+        with TrainingDisplay() as display:
+            display.data(data, "run")
+        assert words in capsys.readouterr().err.splitlines()
 
 
 def test_the_strengths_of_the_closed_form_in_a_line():

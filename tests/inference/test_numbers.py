@@ -377,7 +377,10 @@ def test_evidence_of_every_form_agrees():
     ("evidence", "text"),
     [
         ({"price": "cheap"}, "'cheap' is not a condition on a number; write '<= 15 EUR'"),
-        ({"price": "<= 12 USD"}, "'<= 12 USD' is in 'USD', but the number has the unit 'EUR'; values are not converted"),
+        (
+            {"price": "<= 12 USD"},
+            "'<= 12 USD' is in 'USD', but the number has the unit 'EUR'; values are not converted",
+        ),
         ({"price": "10 to 12 kEUR"}, "is in 'kEUR', but the number has the unit 'EUR'"),
         ({"price": "<= 12 +- 3 USD"}, "is not a condition on a number"),
         ({"price": "> 12 and <= 9"}, "no value is '> 12 and <= 9'; one part rules out the other"),

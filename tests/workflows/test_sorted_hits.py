@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-import tiny_classifier as tiny
 import torch
 from PIL import Image
 
+import tiny_classifier as tiny
 from finegraph import LabelGraph, Posterior
 from finegraph.errors import InputError
 from finegraph.search.hits import Hit, StoredPhoto

@@ -74,9 +74,7 @@ def test_numbers_and_ordered_kinds_are_judged_like_other_kinds(run, tmp_path):
     }
     LabelGraph.from_table(rows, {"price": "number, EUR", "size": ("small", "big")}).write(tmp_path / "graph.csv")
     photos = run.parent / "photos/images.csv"
-    chosen = settings(
-        photos, graph=str(tmp_path / "graph.csv"), fit="prototypes", photo_labels="ignore", train_views=1
-    )
+    chosen = settings(photos, graph=str(tmp_path / "graph.csv"), fit="prototypes", photo_labels="ignore", train_views=1)
     train_run(chosen, Silent(), run=tmp_path / "run")
     assert {one.name for one in suggest_graph(tmp_path / "run").present} == {"colour", "price", "size"}
 

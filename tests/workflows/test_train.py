@@ -238,8 +238,8 @@ def test_columns_that_the_graph_does_not_have_are_noted(manifest):
     list_file.write_text("\n".join([f'{header},colur,"mass [number, g]"', *(f"{row},red,12" for row in rows)]) + "\n")
     data = read_training_data(settings(list_file, graph=str(manifest.parent / "graph.csv")))
     assert data.notes == (
-        "labels and values of 'colur', 'mass' on photos are left out, since the graph has no such kind or number; did you "
-        "mean 'colour'?",
+        "labels and values of 'colur', 'mass' on photos are left out, since the graph has no such kind or number; "
+        "did you mean 'colour'?",
     )
     assert read_training_data(settings(manifest)).notes == ()
 

@@ -160,8 +160,8 @@ def _command() -> Callable[..., None]:
     """The command with one flag per setting."""
     place = typer.Argument(
         metavar="SOURCE",
-        help="The photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER; cub+orders: "
-        "and cars+numbers: for a graph with orders or numbers.",
+        help="The photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER; "
+        "cub+orders: and cars+numbers: for a graph with orders or numbers.",
         show_default=False,
     )
     only = inspect.Parameter.KEYWORD_ONLY

@@ -69,7 +69,11 @@ class TrainingDisplay:
             )
         elif data.val is None and not data.splits:
             self.note("no photos are held out to judge it on: no class has three, or none are wanted")
-        self.note(f"{count(len(data.graph), 'fine label')}" + (f"; {kinds}{more}" if kinds else "; no kinds"))
+        words = [f"{kinds}{more}" if kinds else "no kinds"]
+        if numbers := data.graph.numbers:
+            words.append(f"number{'s' if len(numbers) > 1 else ''} " + ", ".join(numbers[:6]))
+            words[-1] += f" and {len(numbers) - 6} more" if len(numbers) > 6 else ""
+        self.note("; ".join([count(len(data.graph), "fine label"), *words]))
         for note in data.notes:
             self.note(note)
         self.note(f"run folder: {folder}")

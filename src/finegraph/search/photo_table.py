@@ -238,9 +238,7 @@ def kinds_of(graph: LabelGraph, seen: Mapping[str, int], fine: int) -> dict[str,
     return labels_by_kind
 
 
-def ordered_labels(
-    graph: LabelGraph, kinds: Mapping[str, tuple[str, ...]], fine: int
-) -> dict[str, tuple[str, ...]]:
+def ordered_labels(graph: LabelGraph, kinds: Mapping[str, tuple[str, ...]], fine: int) -> dict[str, tuple[str, ...]]:
     """The labels of each ordered kind: those that are known of a photo, else the parents of a fine label.
 
     Args:

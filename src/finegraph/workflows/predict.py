@@ -374,9 +374,8 @@ def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
 
 def without_order(graph: LabelGraph, kind: str) -> InputError:
     """The error of a limit of a kind whose labels have no order."""
-    return InputError(
-        f"the labels of {kind!r} have no order, so there is no limit of them; write {f'{kind}={_labels(graph, kind)[0]}'!r}"
-    )
+    example = f"{kind}={_labels(graph, kind)[0]}"
+    return InputError(f"the labels of {kind!r} have no order, so there is no limit of them; write {example!r}")
 
 
 def _labels(graph: LabelGraph, kind: str) -> tuple[str, ...]:

@@ -134,7 +134,9 @@ def _whole_headers(cells: Sequence[str], line: int, faults: FaultList) -> list[s
         if whole and opens_type(whole[-1]) and "[" not in cell and cell.endswith("]"):
             whole[-1] += f",{cell}"
             hint = f'write "{whole[-1]}", with the quotes'
-            faults.add("unquoted-type", "the header holds a comma and has no quotes", line=line, value=whole[-1], hint=hint)
+            faults.add(
+                "unquoted-type", "the header holds a comma and has no quotes", line=line, value=whole[-1], hint=hint
+            )
         else:
             whole.append(cell)
     return whole

@@ -6,8 +6,8 @@
     12, "12"                               this value, within half of the smallest step between values
     "> 10 and <= 15"                       several conditions, all of which hold
 
-In text, the unit may stand beside each number. On the inner scale, evidence is four numbers: a likely value, its precision,
-and the two ends of an interval.
+In text, the unit may stand beside each number. On the inner scale, evidence is four numbers: a likely value, its
+precision, and the two ends of an interval.
 """
 
 from __future__ import annotations
