@@ -66,6 +66,8 @@ def test_what_cannot_be_meant():
     pair = torch.zeros(2)
     with pytest.raises(ShapeError, match="one per pair"):
         fg.ranking_loss(pair, torch.zeros(3))
+    with pytest.raises(ShapeError, match="two tensors of values, one per pair, got list"):
+        fg.ranking_loss(pair, [0.0, 1.0])
     with pytest.raises(ShapeError, match="a mask of 2 pairs"):
         fg.ranking_loss(pair, pair, torch.zeros(2))
     with pytest.raises(InputError, match="scale"):

@@ -172,6 +172,7 @@ class TestScores:
             (lambda: bipartite(8, GRAPH, coarse_features={"dish": 2}), InputError, "'restaurant' is missing"),
             (lambda: bipartite(8, GRAPH, coarse_features={"dsh": 2}), UnknownNameError, "unknown kind 'dsh'"),
             (lambda: fg.SoftmaxHead(0, GRAPH), InputError, "at least 1, got 0"),
+            (lambda: fg.BipartiteHead((8, 6), GRAPH), InputError, r"at least 1, got \(8, 6\)"),
         ]:
             with pytest.raises(error, match=text):
                 call()

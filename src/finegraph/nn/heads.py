@@ -56,8 +56,8 @@ class Head(nn.Module):
 
     def __init__(self, features: int, graph: LabelGraph, bias: bool) -> None:
         super().__init__()
-        if features < 1:
-            raise InputError(f"features: expected the number of columns of the features, at least 1, got {features}")
+        if not hasattr(features, "__index__") or features < 1:
+            raise InputError(f"features: expected the number of columns of the features, at least 1, got {features!r}")
         self.features, self.graph = features, graph
         self.fine = nn.Linear(features, len(graph), bias=bias)
         self._doubt = 0.0

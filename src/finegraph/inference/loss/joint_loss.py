@@ -236,6 +236,9 @@ def ranking_loss(
         >>> round(loss.item(), 4), [round(slope, 4) for slope in values.grad.tolist()]
         (0.2014, [-0.1824, 0.1824, 0.0])
     """
+    for given in (values_more, values_less):
+        if not isinstance(given, Tensor):
+            raise ShapeError(f"expected two tensors of values, one per pair, got {type(given).__name__}")
     if values_more.ndim != 1 or values_more.shape != values_less.shape:
         raise ShapeError(
             f"expected two lists of values, one per pair, got shapes {tuple(values_more.shape)} and "
