@@ -21,6 +21,7 @@ from finegraph.errors import (
     SettingsError,
     UnknownNameError,
 )
+from finegraph.graph import LabelGraph
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
 from finegraph.workflows import study as running
 from finegraph.workflows.studies import sklearn_heads
@@ -437,6 +438,26 @@ def test_photos_with_boxes_are_cut_in_training_and_after(manifest, tmp_path):
     assert set(nll) == {False, True}
     assert nll[False] != nll[True]
     assert "with box" in (tmp_path / "study" / "tables.md").read_text()
+
+
+def test_numbers_are_members_of_sets_like_kinds(manifest, tmp_path):
+    rows = {fine: {"colour": colour, "price": 2.0 + n} for n, (fine, colour) in enumerate(tiny.CLASSES.items())}
+    LabelGraph.from_table(rows, {"price": "number, EUR"}).write(tmp_path / "graph.csv")
+    sets = {"all": ["*"], "colour": ["colour"], "price": ["price"]}
+    heads = ["softmax", "independent", "bipartite", "bipartite-two", "prototypes", "auto"]
+    changes = {"graph": str(tmp_path / "graph.csv"), "kinds": sets, "heads": heads, "amounts": ["all"], "seeds": 1}
+    study = study_of(values_for(manifest, **changes))
+    data = read_study_data(study, Silent().stage)
+    assert data.sets == {"all": ("colour", "price"), "colour": ("colour",), "price": ("price",)}
+    assert (data.graph.kinds, data.graph.numbers) == (("colour",), ("price",))
+    run_study(study, tmp_path / "study", Silent())
+    nll = {}
+    for row in rows_of(tmp_path / "study" / "results.csv"):
+        if row["metric"] == "nll" and row["split"] == "test":
+            nll[row["head"], row["kinds"]] = float(row["value"])
+    assert set(nll) == {("softmax", ""), *((head, name) for head in heads[1:] for name in sets)}
+    assert nll["prototypes", "all"] != nll["prototypes", "colour"]
+    assert nll["independent", "all"] == nll["independent", "colour"] == nll["softmax", ""]
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,12 @@ def _layer(
 
 
 def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
-    """One softmax for the fine labels and one for each kind, independent of each other."""
+    """One softmax for the fine labels and one for each kind, independent of each other; numbers have none."""
     model = _Separate(graph)
     fitted = Fitted(model, settings)
     plain = LabelGraph(graph.fine)
     model.fine = _layer(fitted, "fine", plain, train.labelled(), val.labelled(), settings)
-    for name in kinds:
+    for name in (one for one in kinds if one in graph.kinds):
         kind = graph.kind(name)
         target, val_target = only_parent(kind, train.target), only_parent(kind, val.target)
         known = target != MISSING

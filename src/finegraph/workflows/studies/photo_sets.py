@@ -147,7 +147,7 @@ def read_study_data(study: Study, stage: Stage) -> StudyData:
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
     used = {kind for members in sets.values() for kind in members}
-    graph = graph.only([kind for kind in graph.kinds if kind in used])
+    graph = graph.only([kind for kind in (*graph.kinds, *graph.numbers) if kind in used])
     train, val = choose_splits(samples, study.train_split, study.val_split, study.val_share)
     train = _labelled(train)
     if val is None or not len(_labelled(val)):
@@ -176,22 +176,23 @@ def kind_groups(graph: LabelGraph) -> dict[str, tuple[str, ...]]:
 
 
 def _members(name: str, wanted: tuple[str, ...], graph: LabelGraph) -> tuple[str, ...]:
-    """The kinds of a set, in the order of the graph."""
-    if not graph.kinds:
+    """The kinds and then the numbers of a set, in the order of the graph."""
+    every = (*graph.kinds, *graph.numbers)
+    if not every:
         raise SettingsError(f"kinds.{name}: the graph has no kinds; name a graph file as graph")
     groups = kind_groups(graph)
     members: set[str] = set()
     for kind_name in wanted:
         if kind_name == EVERY_KIND:
-            members.update(graph.kinds)
-        elif kind_name in graph.kinds:
+            members.update(every)
+        elif kind_name in every:
             members.add(kind_name)
         elif kind_name in groups:
             members.update(groups[kind_name])
         else:
             single = [kind for kind in graph.kinds if not any(kind in group for group in groups.values())]
-            raise unknown_name("kind", kind_name, (*single, *groups, *graph.kinds), f"in kinds.{name}")
-    return tuple(kind for kind in graph.kinds if kind in members)
+            raise unknown_name("kind", kind_name, (*single, *groups, *every), f"in kinds.{name}")
+    return tuple(kind for kind in every if kind in members)
 
 
 def _check_networks(study: Study) -> None:
