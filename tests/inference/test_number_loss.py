@@ -10,6 +10,7 @@ import torch
 import finegraph as fg
 from finegraph.errors import TargetError, UnknownNameError
 from finegraph.inference.numbers.number_tensors import READING_ERROR
+from finegraph.inference.numbers.readings import TableRows
 from finegraph.inference.sums.graph_tensors import GraphTensors
 from finegraph.inference.sums.interface import Strategy
 from reference import values as quadrature
@@ -306,6 +307,18 @@ def test_large_batches_in_chunks_are_the_same():
         grads.append([loss.detach(), *(leaf.grad for leaf in leaves)])
     for one, two in zip(*grads, strict=True):
         assert torch.allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
+def test_likelihoods_read_where_they_lie_are_those_of_a_copy():
+    torch.manual_seed(3)
+    for dtype in (torch.float32, torch.float64):
+        for fine in (torch.tensor([4, 0, 4, 8]), torch.zeros(0, dtype=torch.int64)):
+            rows = TableRows.of_labels(GraphTensors(TWO).numbers, fine, dtype)
+            copy, probs = rows.copied(), torch.rand(len(fine), 9, dtype=dtype)
+            weight = torch.rand(len(fine), 2, dtype=dtype)
+            assert copy.shape == (len(fine), 2, 9)
+            assert torch.allclose(rows.summed(probs), torch.einsum("bnf,bf->bn", copy, probs), rtol=1e-6)
+            assert torch.allclose(rows.combined(weight), torch.einsum("bnf,bn->bf", copy, weight), rtol=1e-6)
 
 
 def test_evidence_and_a_second_backward_pass():

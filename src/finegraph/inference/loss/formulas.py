@@ -28,7 +28,7 @@ from finegraph.inference.numbers.potential import added_terms, score_gradient
 from finegraph.inference.numbers.readings import Readings, read_number, reading_terms
 from finegraph.inference.numerics import MAX_TOGETHER, at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
-from finegraph.inference.sums.interface import GraphSums, LogSpaceSums
+from finegraph.inference.sums.interface import GraphSums, LogSpaceSums, OtherFactors
 from finegraph.inference.sums.targets import Targets
 
 
@@ -108,10 +108,9 @@ def loss_and_gradients(
         read = reading_terms(readings, fine_probs, moments, options.number_gradient)  # (n3)
     sums.set_probs(fine_probs, targets)
     del joint, fine_probs  # as large as what the sums hold
-    probs, weight, underflow = sums.target_probs(), targets.weight, None  # (4)
-    count = probs.shape[1]
-    if readings is not None and read is not None:
-        probs = _append(probs, read.probs)
+    probs = sums.target_probs(None if read is None else read.probs)  # (4)
+    count, weight, underflow = 1 + targets.column.shape[1], targets.weight, None
+    if readings is not None:
         weight = _with_weights_of_numbers(weight, readings, probs)
     if weight is not None and not bool((weight > 0).all()):
         # Labels that were not observed have weight 0. They must not count as underflow, nor give 0 * log 0.
@@ -130,13 +129,13 @@ def loss_and_gradients(
     if options.gradient:
         prob_grads = probs.reciprocal_().mul_(-scale)
         prob_grads = prob_grads if kept is None else prob_grads.mul_(kept)
-        factors = None
+        others = numbers = None
         if readings is not None and read is not None:
-            own = prob_grads[:, count:].to(read.likelihood.dtype).contiguous()
-            factors = read.factors(own).add_(readings.total_weight * scale)  # (n5)
-            gradients = gradients._replace(numbers=read.score_gradient(own))  # (n6)
-        # (6)
-        gradients = gradients._replace(fine=sums.gradient(prob_grads[:, :count], targets.weight, scale, factors))
+            own = prob_grads[:, count:].to(read.probs.dtype)
+            others = OtherFactors(readings.total_weight, read.factors(own)).to(probs.dtype)  # (n5)
+            numbers = read.score_gradient(own)  # (n6)
+        fine_grad = sums.gradient(prob_grads[:, :count], targets.weight, scale, others)  # (6)
+        gradients = Gradients(fine_grad, numbers=numbers)
     if underflow is not None and weight is not None:
         _add_in_log_space(sums, fine, targets, readings, weight, underflow, scale, loss, gradients)
         loss = loss.sum() * scale if options.total else loss
@@ -151,13 +150,6 @@ def loss_and_gradients(
         )
         gradients = gradients._replace(numbers=through_scores if numbers is None else through_scores.add_(numbers))
     return LossAndGradients(loss.to(dtype), gradients)
-
-
-def _append(probs: Float[Tensor, "batch term"], more: Float[Tensor, "batch number"]) -> Float[Tensor, "batch _"]:
-    """Both side by side, in the layout of the first: sums by rows leave one row per term."""
-    if probs.stride(0) < probs.stride(1):
-        return torch.cat([probs.t(), more.t()]).t()
-    return torch.cat([probs, more], dim=1)
 
 
 def _with_weights_of_numbers(

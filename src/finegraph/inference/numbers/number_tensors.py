@@ -178,19 +178,27 @@ class NumberTable(Constants):
         """Whether all values are exact and `reading_table` is small enough to keep."""
         return self.linear and len(self) * self.fine_count**2 <= _MAX_TABLE
 
-    def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "fine number _"]:
+    def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "row fine"]:
         """For each fine label and number, the likelihoods (n3) of reading its exact value given all fine labels.
 
         It has fine x fine entries per number.
         """
-        return self._cached("readings", dtype, self._readings)
+        return self._cached("readings", dtype, lambda: self._readings(dtype))
 
-    def _readings(self) -> Float[Tensor, "fine number _"]:
-        rows = self.design[0::2]
-        variance = self.design.new_tensor([each.measured_variance for each in self.numbers])
-        difference = rows.t().unsqueeze(2) - rows.unsqueeze(0)
-        # Contiguous, so that the rows of a label lie together: subtraction keeps the strides of its arguments.
-        return (difference.square() / (-2.0 * variance[:, None])).exp().contiguous()
+    def reading_rows(self, fine: Int[Tensor, " batch"]) -> Int[Tensor, " _"]:
+        """The rows of `reading_table` for the numbers of some fine labels, one label after the other."""
+        return self._cached("rows", torch.int64, self._rows).index_select(0, fine).view(-1)
+
+    def _rows(self) -> Int[Tensor, "fine number"]:
+        return torch.arange(self.known.numel(), device=self.known.device).view(self.known.shape)
+
+    def _readings(self, dtype: torch.dtype) -> Float[Tensor, "row fine"]:
+        table = self.design.new_empty(self.fine_count, len(self), self.fine_count, dtype=dtype)
+        for number in self.numbers:
+            value = number.value[number.component]
+            difference = value.unsqueeze(1) - value
+            table[:, number.place] = difference.square_().div_(-2.0 * number.measured_variance).exp_()
+        return table.view(-1, self.fine_count)
 
     def _cached(self, name: str, dtype: torch.dtype, make: Callable[[], Tensor]) -> Tensor:
         """A tensor in a dtype, made once per device."""

@@ -176,10 +176,17 @@ def evidence_log_likelihood(
 
 
 class Moments(NamedTuple):
-    """The mean and variance of v given each fine label, for numbers with spreads, in float32 and without evidence."""
+    """The mean and variance of v given each fine label, for numbers with spreads, in float32 and without evidence.
+
+    Attributes:
+        mean: the means.
+        variance: the variances.
+        free: memory of the same size, for likelihoods; None if there is none.
+    """
 
     mean: Float[Tensor, "batch number fine"]
     variance: Float[Tensor, "batch number fine"]
+    free: Float[Tensor, "batch number fine"] | None = None
 
     def part(self, samples: slice) -> Moments:
         """The moments of some of the samples, in the same memory."""
@@ -303,7 +310,7 @@ def _quick_terms(
     total = fine
     if table.points:
         own = table.of_places(scores, table.points)
-        total = out = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32), out=out)
+        total = out = torch.addmm(fine, own.reshape(len(own), -1), table.design_of(torch.float32), out=out)
     if not table.spread:
         return total, None
     value, variance = table.values_of(torch.float32, table.spread)
@@ -312,7 +319,9 @@ def _quick_terms(
     moments = None
     if with_moments:
         shape = len(fine), *value.shape
-        moments = Moments(scores.new_empty(shape), scores.new_empty(shape))
+        # One block: glibc keeps up to twice the largest block that was freed, and returns what is above to the system,
+        # which would have to clear it again for the next batch.
+        moments = Moments(*scores.new_empty(3, *shape))
     for part in cached_parts(len(fine), value.numel()):
         pull, precision = (column.unsqueeze(2) for column in own[part].unbind(dim=2))
         gain = (precision * variance).add_(1.0)
@@ -365,25 +374,25 @@ def _quick_score_gradient(
     table: NumberTable, scores: NumberScores, grad: Float[Tensor, "batch fine"], moments: Moments | None
 ) -> NumberScores:
     """`score_gradient` in float32 and without evidence."""
-    score_grad = torch.empty_like(scores)
+    by_points = None
     if table.points:
         # In this order, not `grad @ design.t()`: a product with few columns takes twice as long.
-        by_points = (table.design_of(torch.float32) @ grad.t()).t().reshape(len(grad), -1, 2)
+        by_points = (table.design_of(torch.float32) @ grad.t()).t().contiguous().view(len(grad), -1, 2)
         if table.linear:
             return by_points
-        score_grad[:, table.points] = by_points
     value, variance = table.values_of(torch.float32, table.spread)
     own, parts = table.of_places(scores, table.spread), []
     for part in cached_parts(len(grad), value.numel()):
-        mean, square = moments_of(own[part], value, variance) if moments is None else moments.part(part)
+        mean, square, _ = moments_of(own[part], value, variance) if moments is None else moments.part(part)
         square.addcmul_(mean, mean)
         row = grad[part].unsqueeze(1)
         first, second = (torch.bmm(row, each.transpose(1, 2)).squeeze(1) for each in (mean, square))
         parts.append(torch.stack([first, second.mul_(-0.5)], dim=2))
     by_spread = torch.cat(parts)
-    if not table.points:
+    if by_points is None:
         return by_spread
-    score_grad[:, table.spread] = by_spread
+    score_grad = torch.empty_like(scores)
+    score_grad[:, table.points], score_grad[:, table.spread] = by_points, by_spread
     return score_grad
 
 

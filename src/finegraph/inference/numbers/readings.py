@@ -12,12 +12,13 @@ are numbered as in docs/idea.md)
 
 If values are exact, h_i depends on the label of the sample alone: all h_i are kept in a table, and (n6) is 0. Without
 evidence, all numbers are computed together in the dtype of the probabilities. Cost per number: about a dozen passes
-over batch x fine, three for exact values.
+over batch x fine; two for exact values, which read the table.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -36,12 +37,18 @@ from finegraph.inference.numbers.potential import (
     components_of,
     moments_of,
 )
-from finegraph.inference.numerics import cached_parts
+from finegraph.inference.numerics import CPU, cached_parts
 
 _MAX_DISTANCE = 1e15
 """The largest measured value on the inner scale, and the largest score of a number in float32. Squares stay finite."""
 _MAX_SCORE = 1e150
 """The largest score of a number in float64."""
+
+
+with warnings.catch_warnings():
+    # torch says once per process, at the first such tensor, that their interface may change.
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0, 0], [], [], (1, 1), device=CPU, check_invariants=False)
 
 
 class Readings(NamedTuple):
@@ -176,6 +183,50 @@ def readings_of(
     return Readings(table, fine, measured, weight, None, None)
 
 
+class TableRows(NamedTuple):
+    """Likelihoods that are rows of a table. On a CPU they are read where they lie: a copy would not fit in the caches.
+
+    Attributes:
+        table: the likelihoods given all fine labels.
+        row: the rows of the numbers of each sample, one sample after the other.
+        start: where those of each sample start, and their count.
+    """
+
+    table: Float[Tensor, "row fine"]
+    row: Int[Tensor, " _"]
+    start: Int[Tensor, " _"]
+
+    @staticmethod
+    def of_labels(table: NumberTable, fine: Int[Tensor, " batch"], dtype: torch.dtype) -> TableRows:
+        """The likelihoods of reading the values of fine labels."""
+        row = table.reading_rows(fine)
+        start = torch.arange(0, len(row) + 1, len(table), device=row.device)
+        return TableRows(table.reading_table(dtype), row, start)
+
+    @property
+    def number_count(self) -> int:
+        """How many numbers there are."""
+        return len(self.table) // self.table.shape[1]
+
+    def copied(self) -> Float[Tensor, "batch number fine"]:
+        """A copy of these rows."""
+        return self.table.index_select(0, self.row).view(-1, self.number_count, self.table.shape[1])
+
+    def summed(self, probs: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch number"]:
+        """The sum over the fine labels of probability times likelihood: a product of which few entries are computed."""
+        zeros, shape = probs.new_zeros(len(self.row)), (len(probs), len(self.table))
+        pattern = torch.sparse_csr_tensor(self.start, self.row, zeros, shape, check_invariants=False)
+        products: Tensor = torch.sparse.sampled_addmm(pattern, probs, self.table.t())
+        return products.values().view(-1, self.number_count)
+
+    def combined(self, weight: Float[Tensor, "batch number"]) -> Float[Tensor, "batch fine"]:
+        """The sum over the numbers of weight times likelihood."""
+        own = weight.reshape(-1)
+        return torch.embedding_bag(
+            self.table, self.row, self.start, mode=0, per_sample_weights=own, include_last_offset=True
+        )[0]
+
+
 class ReadingTerms(NamedTuple):
     """The terms of numbers for a batch.
 
@@ -187,7 +238,7 @@ class ReadingTerms(NamedTuple):
     """
 
     probs: Float[Tensor, "batch number"]
-    likelihood: Float[Tensor, "batch number fine"]
+    likelihood: Float[Tensor, "batch number fine"] | TableRows
     factor: Float[Tensor, "batch number"] | None
     changes: Float[Tensor, "batch number 2"] | None
 
@@ -198,6 +249,8 @@ class ReadingTerms(NamedTuple):
             prob_grads: the gradient for `probs`, - weight scale / probability.
         """
         own = prob_grads if self.factor is None else prob_grads * self.factor
+        if isinstance(self.likelihood, TableRows):
+            return self.likelihood.combined(own)
         return torch.bmm(own.unsqueeze(1), self.likelihood).squeeze(1)
 
     def score_gradient(self, prob_grads: Float[Tensor, "batch number"]) -> Float[Tensor, "batch number 2"] | None:
@@ -251,7 +304,10 @@ def reading_terms(
         return _terms_with_evidence(readings, probs, gradient)
     table, dtype = readings.table, probs.dtype
     if readings.value is None and table.has_reading_table:
-        likelihood = table.reading_table(dtype).index_select(0, readings.fine)
+        rows = TableRows.of_labels(table, readings.fine, dtype)
+        if probs.device == CPU:
+            return ReadingTerms(rows.summed(probs), rows, None, None)
+        likelihood = rows.copied()
         return ReadingTerms(_summed(probs, likelihood), likelihood, None, None)
     value, error = (part.unsqueeze(2) for part in readings.of_all(dtype))
     exact = _point_terms(readings, probs, value, error) if table.points else None
@@ -319,14 +375,17 @@ def _spread_terms(
     values = table.values_of(probs.dtype, places)
     value, error = table.of_places(value, places), table.of_places(error, places)
     scores = None if readings.scores is None else table.of_places(readings.scores, places).to(probs.dtype)
-    likelihood = probs.new_empty(len(probs), *values[0].shape)
+    free = None if moments is None else moments.free
+    likelihood = probs.new_empty(len(probs), *values[0].shape) if free is None else free
     sums = probs.new_empty(likelihood.shape[:2])
     changes = probs.new_empty(*sums.shape, 2) if gradient else None
     for part in cached_parts(len(probs), values[0].numel()):
         if moments is not None:
-            mean, variance = moments.part(part)
+            mean, variance, _ = moments.part(part)
+        elif scores is not None:
+            mean, variance, _ = moments_of(scores[part], *values)
         else:
-            mean, variance = values if scores is None else moments_of(scores[part], *values)
+            mean, variance = values
         total_variance, difference = variance + error[part], value[part] - mean
         ratio = difference / total_variance
         like = torch.addcmul(zero, difference, ratio, value=-0.5, out=likelihood[part]).exp_()
@@ -351,6 +410,8 @@ def _spread_terms(
 def _side_by_side(table: NumberTable, exact: ReadingTerms, spread: ReadingTerms) -> ReadingTerms:
     """The terms of all numbers in their order, from those with exact values and those with spreads."""
     assert spread.factor is not None
+    assert not isinstance(exact.likelihood, TableRows)
+    assert not isinstance(spread.likelihood, TableRows)
     order = torch.tensor([*table.points, *table.spread], device=exact.probs.device).argsort()
     pairs = [(exact.probs, spread.probs), (exact.likelihood, spread.likelihood)]
     pairs.append((torch.ones_like(exact.probs), spread.factor))

@@ -21,6 +21,7 @@ from finegraph.inference.numerics import Constants, compact_indices, largest_siz
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.interface import (
     GroupedSums,
+    OtherFactors,
     Strategy,
     choose_columns,
     gathered_sum,
@@ -248,10 +249,13 @@ class ColumnSums(GroupedSums):
         self.probs, self.targets = probs, targets
         self.divided = self.columns.divide_targets(tuple(targets.kind))
 
-    def target_probs(self) -> Float[Tensor, "batch term"]:
+    def target_probs(self, others: Float[Tensor, "batch _"] | None = None) -> Float[Tensor, "batch term"]:
         """Products and scatters for dense kinds; sums over the children of the true label for listed kinds."""
         column = self.targets.column
-        out = self.probs.new_empty(len(self.probs), 1 + column.shape[1])
+        count = 1 + column.shape[1]
+        out = self.probs.new_empty(len(self.probs), count + (0 if others is None else others.shape[1]))
+        if others is not None:
+            out[:, count:] = others
         self.fine_probs = self.probs.gather(1, self.targets.fine.unsqueeze(1))
         out[:, :1] = self.fine_probs
         for target, listed in self.divided.listed:
@@ -286,15 +290,15 @@ class ColumnSums(GroupedSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
-        factors: Float[Tensor, "batch fine"] | None = None,
+        others: OtherFactors | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """Each probability times the factors of its groups, and the terms of single fine labels."""
         count = prob_grads.new_full((1, 1), prob_grads.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
-        total, others = count * scale, self.divided.others
-        if len(others):
-            total = self._factors(prob_grads.index_select(1, 1 + others), total)
-        if factors is not None:
-            total, self.block_grads = factors.add_(total), None
+        total, summed = (count if others is None else count + others.weight) * scale, self.divided.others
+        if len(summed):
+            total = self._factors(prob_grads.index_select(1, 1 + summed), total)
+        if others is not None:
+            total, self.block_grads = others.sums.add_(total), None
         grad = self.probs.mul_(total)
         del total  # as large as the probabilities
         self._add_to_fine(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))

@@ -28,6 +28,7 @@ from finegraph.inference.sums.interface import (
     MANY_KINDS,
     ROUNDING,
     GroupedSums,
+    OtherFactors,
     Strategy,
     gathered_sum,
     max_error,
@@ -296,14 +297,15 @@ class RowSums(GroupedSums):
         self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
         self.probs = contiguous_transpose(probs)
 
-    def target_probs(self) -> Float[Tensor, "batch term"]:
+    def target_probs(self, others: Float[Tensor, "batch _"] | None = None) -> Float[Tensor, "batch term"]:
         """Sums over all groups, from which those of the targets are gathered."""
         self.fine_probs = self.probs.gather(0, self.targets.fine.unsqueeze(0))
         parts = [
             self._label_probs(probs).gather(0, column)
             for probs, column in self._split_batch(self.rows.rows_to_groups, self.probs, self.targets.column.t())
         ]
-        out = torch.cat([self.fine_probs, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)])
+        terms = [self.fine_probs, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)]
+        out = torch.cat(terms if others is None else [*terms, others.t()])
         if self.total is not None:
             out.div_(self.total)
         return out.t()
@@ -329,16 +331,18 @@ class RowSums(GroupedSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
-        factors: Float[Tensor, "batch fine"] | None = None,
+        others: OtherFactors | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """Each probability times the factors of its groups, and the term of the true fine label."""
         grads, fine = prob_grads.t(), self.targets.fine.unsqueeze(0)
         at_target = self.fine_probs.mul_(grads[:1])
         if (weight is None or len(weight) == 1) and self.mixing is None and isinstance(scale, float):
-            self._multiply_by_shared_weights(grads[1:], weight, scale, factors)
+            self._multiply_by_shared_weights(grads[1:], weight, scale, others)
         else:
             own = self.rows.to_fine(self._group_factors(grads, weight, scale))
-            self.probs.mul_(own if factors is None else own.add_(contiguous_transpose(factors)))
+            if others is not None:
+                own.add_(contiguous_transpose(others.sums.add_(others.weight * scale)))
+            self.probs.mul_(own)
         return contiguous_transpose(self.probs.scatter_add_(0, fine, at_target))
 
     def _multiply_by_shared_weights(
@@ -346,7 +350,7 @@ class RowSums(GroupedSums):
         grads: Float[Tensor, "target batch"],
         weight: Float[Tensor, "1 term"] | None,
         scale: float,
-        factors: Float[Tensor, "batch fine"] | None,
+        others: OtherFactors | None,
     ) -> None:
         """Multiply the probabilities by their factors if all samples have the same weights."""
         own, kinds = scale, None
@@ -354,11 +358,11 @@ class RowSums(GroupedSums):
             own = float(weight[0, 0]) * scale
             kinds = self._kind_weights(weight.t()[1:], self.targets.kind, scale)[self.layout.kind_of_column]
         tables = [self.probs, self.targets.column.t(), grads]
-        if factors is not None:
-            tables.append(contiguous_transpose(factors.add_(own)))
-        for probs, columns, part, *others in self._split_batch(self.rows.rows_to_fine, *tables):
+        if others is not None:
+            tables.append(contiguous_transpose(others.sums.add_(others.weight * scale + own)))
+        for probs, columns, part, *more in self._split_batch(self.rows.rows_to_fine, *tables):
             # The argument of `to_fine` has no other reference, so that its memory is freed early.
-            added = others[0] if others else own
+            added = more[0] if more else own
             probs.mul_(self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale)).add_(added))
 
     def _shared_weight_factors(

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from finegraph.graph import Kind
 from finegraph.inference.numerics import Constants, whole_tiles
-from finegraph.inference.sums.interface import GraphSums, GroupedSums
+from finegraph.inference.sums.interface import GraphSums, GroupedSums, OtherFactors
 from finegraph.inference.sums.targets import KindColumns, Targets
 
 _FEW_LABELS = 4
@@ -175,11 +175,13 @@ class WeightSums(GraphSums):
         self.inner_count = targets.column.shape[1] - self.tables.target_count
         self.inner.set_probs(probs.to(self.dtype, copy=True), targets.first(self.inner_count))
 
-    def target_probs(self) -> Float[Tensor, "batch term"]:
+    def target_probs(self, others: Float[Tensor, "batch _"] | None = None) -> Float[Tensor, "batch term"]:
         """P of all labels, after the targets of the other kinds."""
         parts = [self.inner.target_probs().double()]
         for stack, share, inverse in zip(self.tables.stacks, self.share, self.inverse, strict=True):
             parts.append(stack.by_target(stack.to_labels(self.probs * inverse).mul_(share)))
+        if others is not None:
+            parts.append(others.double())
         return torch.cat(parts, dim=1)
 
     def gradient(
@@ -187,13 +189,13 @@ class WeightSums(GraphSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
-        factors: Float[Tensor, "batch fine"] | None = None,
+        others: OtherFactors | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """The gradient of the other kinds, and p (sum t - V) of these."""
         assert weight is not None  # kinds summed by weights have a target weight for each label
         terms = 1 + self.inner_count
-        factors = None if factors is None else factors.to(self.dtype)
-        grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale, factors)
+        others = None if others is None else others.to(self.dtype)
+        grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale, others)
         # The weights of targets that underflowed are included here; their part of V is 0.
         self.target_weight = weight[:, terms:].double() * scale
         own_factors = self.target_weight.sum(dim=1, keepdim=True)

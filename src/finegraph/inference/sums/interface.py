@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -67,6 +67,23 @@ class LogSpaceSums(ABC):
         return torch.logsumexp(log_terms, dim=1, keepdim=True)
 
 
+class OtherFactors(NamedTuple):
+    """What terms of the loss that are not about labels add to the factors of the fine probabilities in (6).
+
+    Attributes:
+        weight: the summed weight of these terms.
+        sums: the sum over these terms of likelihood times the gradient for their probability; it is overwritten.
+    """
+
+    weight: float | Float[Tensor, "_ 1"]
+    sums: Float[Tensor, "batch fine"]
+
+    def to(self, dtype: torch.dtype) -> OtherFactors:
+        """The same in a dtype."""
+        weight = self.weight if isinstance(self.weight, float) else self.weight.to(dtype)
+        return OtherFactors(weight, self.sums.to(dtype))
+
+
 class GraphSums(LogSpaceSums):
     """The sums over a graph for one batch of scores.
 
@@ -94,8 +111,12 @@ class GraphSums(LogSpaceSums):
         """Set the fine probabilities (3), which may be overwritten, and the targets of the batch."""
 
     @abstractmethod
-    def target_probs(self) -> Float[Tensor, "batch term"]:
-        """The probabilities (4) of the fine label and of each target; inexact below `smallest`."""
+    def target_probs(self, others: Float[Tensor, "batch _"] | None = None) -> Float[Tensor, "batch term"]:
+        """The probabilities (4) of the fine label and of each target; inexact below `smallest`.
+
+        Args:
+            others: the probabilities of other terms of the loss, to be put behind these; None if there are none.
+        """
 
     @abstractmethod
     def gradient(
@@ -103,7 +124,7 @@ class GraphSums(LogSpaceSums):
         prob_grads: Float[Tensor, "batch term"],
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
-        factors: Float[Tensor, "batch fine"] | None = None,
+        others: OtherFactors | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """The gradient (6) for the joint scores; overwrites the probabilities.
 
@@ -111,8 +132,7 @@ class GraphSums(LogSpaceSums):
             prob_grads: the gradient for the probabilities of `target_probs`, - weight scale / probability.
             weight: the weights of the fine label and of each target; None if all are 1.
             scale: the factor of the loss.
-            factors: what other terms of the loss add to the factors of the probabilities, overwritten; None if there
-                are none.
+            others: what other terms of the loss add to the factors of the probabilities; None if there are none.
         """
 
     @abstractmethod
