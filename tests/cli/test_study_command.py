@@ -68,6 +68,26 @@ def test_it_compares_and_goes_on(finegraph, file, manifest, tmp_path, monkeypatc
     assert "another study was begun in this folder: graph was" in changed.err
 
 
+def test_numbers_and_ordered_kinds_have_tables_of_their_own(finegraph, file, manifest, tmp_path):
+    graph = tmp_path / "graph.csv"
+    graph.write_text(
+        'fine,colour [blue < grey < red],"price [number, EUR]"\nred small,red,2\nred large,red,3\nblue small,blue,4\n'
+        "blue large,blue,5\ngrey,grey,6\n"
+    )
+    file.write_text(file.read_text().replace('["colour"]', '["*"]'))
+    result = finegraph("study", file, "--data", manifest, "--graph", graph, "--output", tmp_path / "out")
+    assert result.code == 0, result.err
+    tables = result.out.split("\n\n")
+    steps, price = (next(one.splitlines() for one in tables if one.startswith(start)) for start in ("Steps", "price"))
+    place = "on val, 1 view, all photos, and the difference to softmax"
+    assert steps[0] == f"Steps off the label of ordered kinds, {place}"
+    assert price[0] == f"price, {place}"
+    assert price[1].split("  ")[0] == "head (kinds)"
+    for heading in ("mean absolute error, EUR", "in 90 % intervals, %", "Spearman"):
+        assert heading in price[1]
+    assert [line.split("  ")[0] for line in price[2:4]] == ["softmax", "bipartite (colour)"]
+
+
 def test_the_list_as_json(finegraph, file):
     document = json.loads(finegraph("study", file, "--list", "--json").out)
     assert len(document["cells"]) == 6

@@ -7,6 +7,7 @@ import signal
 import jaxtyping
 import pytest
 
+from finegraph.graph import LabelGraph
 from finegraph.workflows.studies.fine_tuning import train_settings
 from finegraph.workflows.studies.grid import plan
 from finegraph.workflows.studies.photo_sets import read_study_data
@@ -135,3 +136,21 @@ def test_every_head_has_its_recipe(manifest):
     assert found["bipartite"].coarse_network is None
     assert {one.seed for one in found.values()} == {3}
     assert {one.epochs for one in found.values()} == {2}
+
+
+def test_whole_networks_are_measured_on_values_too(manifest, tmp_path):
+    rows = {fine: {"colour": colour, "price": 2.0 + n} for n, (fine, colour) in enumerate(tiny.CLASSES.items())}
+    graph = LabelGraph.from_table(rows, {"colour": ("blue", "grey", "red"), "price": "number, EUR"})
+    graph.write(tmp_path / "graph.csv")
+    header, *lines = manifest.read_text().splitlines()
+    source = manifest.parent / "measured.csv"  # all photos cost 100, which no head can know
+    source.write_text("\n".join([f"{header},price", *(f"{line},100" for line in lines)]) + "\n")
+    changes = {"data": str(source), "graph": str(tmp_path / "graph.csv"), "kinds": {"all": ["*"]}, "amounts": [2]}
+    outcome = run_study(study_for(manifest, **changes), tmp_path / "study", Silent())
+    for head in ("softmax", "bipartite"):
+        found = {row["metric"]: row["mean"] for row in outcome.summary.rows
+                 if row["head"] == head and row["split"] == "val"}  # fmt: skip
+        assert 94.0 <= found["error:price"] <= 98.0
+        assert found["coverage:price"] == 0.0
+        assert 0.0 <= found["steps:colour"] <= 2.0
+        assert "spearman:price" not in found  # all true values are the same

@@ -8,15 +8,18 @@ import pytest
 import torch
 
 from finegraph.errors import MissingExtraError, SettingsError
+from finegraph.evaluation.collect import Collector
 from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head, target_log_probs
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import grid_settings
+from finegraph.workflows.studies import measure as measure_module
 from finegraph.workflows.studies import sklearn_heads
 from finegraph.workflows.studies.closed_form_heads import log_likelihood, shrinkages
-from finegraph.workflows.studies.fitted_head import answer_of
+from finegraph.workflows.studies.fitted_head import Answer, answer_of, with_implied
 from finegraph.workflows.studies.head_fits import fit_study_head, grid_of, only_parent
-from finegraph.workflows.studies.measure import joined, judged, means, measure
+from finegraph.workflows.studies.measure import joined, judged, measure, metrics_of
 from finegraph.workflows.studies.photo_sets import Part, kind_groups
 from finegraph.workflows.studies.spec import HEADS
 
@@ -59,7 +62,7 @@ def test_every_head_tries_as_many_settings(head, settings):
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_learns(head):
     fitted = fit_study_head(head, GRAPH, ("dish", "place"), TRAIN, VAL, 8)
-    metrics = means(measure(fitted.model, TEST, GRAPH, 1))
+    metrics = metrics_of(measure(fitted.model, TEST, GRAPH, 1))
     assert metrics["top1"] > 0.4  # chance is 0.25
     assert metrics["kind:dish"] > 0.6
     assert set(metrics) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
@@ -105,7 +108,7 @@ def test_the_fine_labels_of_independent_heads_are_those_of_softmax():
 def test_a_kind_with_one_label_in_sight_has_one_answer():
     some = TRAIN.at([number for number, fine in enumerate(TRAIN.target) if fine in (0, 1)])
     apart = fit_study_head("independent", GRAPH, ("dish", "with: tofu"), some, VAL, 4)
-    _, labels = apart.model.answer(TEST.fine, None, 1)
+    labels = apart.model.answer(TEST.fine, None, 1).labels
     assert labels["dish"].unique().tolist() == [GRAPH.label_index("dish", "mapo tofu")]
     assert labels["with: tofu"].unique().tolist() == [1]
 
@@ -114,7 +117,7 @@ def test_an_ensemble_is_the_mean_of_two():
     fitted = fit_study_head("ensemble", GRAPH, (), TRAIN, VAL, 4)
     one, two = fitted.model.heads
     mean = (one(TEST.fine).probs() + two(TEST.coarse).probs()) / 2
-    answer, labels = fitted.model.answer(TEST.fine, TEST.coarse, 1)
+    answer, labels, *_ = fitted.model.answer(TEST.fine, TEST.coarse, 1)
     torch.testing.assert_close(answer.exp(), mean)
     dish = torch.from_numpy(GRAPH.parents("dish"))
     summed = torch.stack([mean[:, dish == label].sum(dim=1) for label in range(2)], dim=1)
@@ -166,7 +169,7 @@ def log_likelihood_of(fitted, part):
 def test_kinds_outside_the_set_follow_from_the_fine_labels():
     fitted = fit_study_head("bipartite", GRAPH, ("dish",), TRAIN, VAL, 4)
     assert fitted.model.head.graph.kinds == ("dish",)
-    log_probs, labels = fitted.model.answer(TEST.fine, None, 1)
+    log_probs, labels, *_ = fitted.model.answer(TEST.fine, None, 1)
     place = torch.from_numpy(GRAPH.parents("place"))
     summed = torch.stack([log_probs.exp()[:, place == label].sum(dim=1) for label in range(2)], dim=1)
     assert torch.equal(labels["place"], summed.argmax(dim=1))
@@ -175,7 +178,7 @@ def test_kinds_outside_the_set_follow_from_the_fine_labels():
 def test_metrics_are_those_of_a_slow_loop():
     fitted = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 4)
     answer = answer_of(GRAPH, fitted.model.head(TEST.fine), 1)
-    found = means(judged(answer, TEST.target, GRAPH))
+    found = metrics_of(judged(answer, TEST.target, GRAPH))
     top1 = nll = dish = group = 0.0
     for photo, truth in enumerate(TEST.target.tolist()):
         probs = answer[0][photo].exp().tolist()
@@ -192,7 +195,7 @@ def test_metrics_are_those_of_a_slow_loop():
     assert found["top5"] == 1.0
     halves = [judged(answer_of(GRAPH, fitted.model.head(own.fine), 1), own.target, GRAPH)
               for own in (TEST.at(list(range(30))), TEST.at(list(range(30, 80))))]  # fmt: skip
-    assert means(joined(halves)) == pytest.approx(found)
+    assert metrics_of(joined(halves)) == pytest.approx(found)
 
 
 def test_only_certain_parents_are_targets():
@@ -281,7 +284,7 @@ def test_discriminant_analysis_is_as_likely_as_the_best_of_its_settings():
 def test_fine_labels_without_a_photo_are_unlikely_not_impossible(head):
     some = TRAIN.at([number for number, fine in enumerate(TRAIN.target) if fine in (1, 3)])
     fitted = fit_study_head(head, GRAPH, (), some, VAL, 4)
-    log_probs, labels = fitted.model.answer(TEST.fine, None, 1)
+    log_probs, labels, *_ = fitted.model.answer(TEST.fine, None, 1)
     assert torch.isfinite(log_probs).all()
     assert set(log_probs.argmax(dim=1).tolist()) == {1, 3}
     assert float(log_probs[:, [0, 2]].exp().max()) < 1e-9
@@ -301,3 +304,98 @@ def test_discriminant_analysis_needs_two_photos_of_some_class():
     sklearn_heads.check_photos("sklearn-logistic", "1", 4, 4)
     with pytest.raises(SettingsError, match=r'skip = \[\{heads = \["sklearn-discriminant"\], amounts = \["1"\]\}\]'):
         sklearn_heads.check_photos("sklearn-discriminant", "1", 4, 4)
+
+
+VALUES = LabelGraph.from_table(
+    {
+        "a": {"heat": "mild", "price": 1.0, "portion": (100.0, 20.0)},
+        "b": {"heat": "medium", "price": 2.0, "portion": (200.0, 30.0)},
+        "c": {"heat": "hot", "price": 3.0, "portion": None},
+        "d": {"heat": "hot", "price": 4.0, "portion": (400.0, 50.0)},
+    },
+    {"heat": ("mild", "medium", "hot"), "price": "number, EUR", "portion": "log number, g"},
+)
+PRICES = VALUES.only(["heat", "price"])
+
+
+def test_metrics_of_values_are_those_computed_by_hand():
+    probs = torch.tensor([[0.50, 0.30, 0.18, 0.02], [0.02, 0.95, 0.02, 0.01], [0.04, 0.04, 0.12, 0.80]])
+    answer = with_implied(PRICES, Answer(probs.log(), {}, {}, {}))
+    true = torch.tensor([0, 3, 2])  # 1, 4 and 3 EUR; mild, hot and hot
+    values = judged(answer, true, PRICES)
+    # Expected: 0.5 + 0.6 + 0.54 + 0.08 = 1.72, 0.02 + 1.90 + 0.06 + 0.04 = 2.02, 0.04 + 0.08 + 0.36 + 3.20 = 3.68 EUR.
+    np.testing.assert_allclose(values["error:price"], [0.72, 1.98, 0.68], atol=1e-6)
+    # The shortest intervals with 90 %: from 1 to 3 (0.98), 2 alone (0.95), and from 3 to 4 (0.92).
+    assert values["coverage:price"].tolist() == [1.0, 0.0, 1.0]
+    # The first label with at least half of the probability: mild (0.50), medium (0.97), hot (1.00).
+    assert values["steps:heat"].tolist() == [0.0, 1.0, 0.0]
+    found = metrics_of(values)
+    assert found["error:price"] == pytest.approx((0.72 + 1.98 + 0.68) / 3)
+    assert found["coverage:price"] == pytest.approx(2 / 3)
+    assert found["steps:heat"] == pytest.approx(1 / 3)
+    assert found["spearman:price"] == pytest.approx(0.5)  # ranks 1, 2, 3 and 1, 3, 2: 1 - 6 (0 + 1 + 1) / (3 x 8)
+    assert {name for name in found if ":" in name} == {
+        "kind:heat", "steps:heat", "error:price", "coverage:price", "spearman:price",
+    }  # fmt: skip
+    # What was measured on a photo comes before the value of its fine label.
+    measured = judged(answer, true, PRICES, {"price": np.array([np.nan, 2.0, np.nan])})
+    np.testing.assert_allclose(measured["error:price"], [0.72, 0.02, 0.68], atol=1e-6)
+    assert measured["coverage:price"].tolist() == [1.0, 1.0, 1.0]
+    assert metrics_of(measured)["spearman:price"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("head", ["softmax", "bipartite", "prototypes", "sklearn-logistic", "ensemble"])
+def test_metrics_of_values_are_those_of_an_evaluation(head):
+    kinds = ("heat", "price", "portion") if head in ("bipartite", "prototypes") else ()
+    fitted = fit_study_head(head, VALUES, kinds, TRAIN, VAL, 4)
+    found = metrics_of(measure(fitted.model, TEST, VALUES, 1))
+    collector = Collector(VALUES)
+    with torch.no_grad():
+        if head in ("softmax", "bipartite", "prototypes"):
+            scaling = fitted.model.scaling
+            posterior = fitted.model.head(TEST.fine if scaling is None else scaling(TEST.fine))
+            assert (posterior.number_scores is None) == (head == "softmax")
+        else:  # no scores of numbers: the mixture that the probabilities of fine labels imply
+            posterior = Posterior(VALUES, fitted.model.answer(TEST.fine, TEST.coarse, 1).log_probs)
+        collector.add(posterior, TEST.target)
+    result = collector.result()
+    for name in ("price", "portion"):
+        expected = result.numbers[name]
+        assert found[f"error:{name}"] == pytest.approx(expected.error)
+        assert found[f"coverage:{name}"] == pytest.approx(expected.coverage["0.9"])
+        assert found[f"spearman:{name}"] == pytest.approx(expected.spearman)
+    assert found["steps:heat"] == pytest.approx(result.orders["heat"].steps)
+
+
+def test_values_outside_the_set_follow_from_the_fine_labels():
+    fitted = fit_study_head("bipartite", VALUES, ("heat",), TRAIN, VAL, 4)
+    assert fitted.model.head.graph.numbers == ()
+    answer = fitted.model.answer(TEST.fine, None, 1)
+    prices = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    torch.testing.assert_close(answer.values["price"].mean, answer.log_probs.double().exp() @ prices)
+
+
+def test_the_median_of_independent_heads_is_that_of_their_own_layer():
+    apart = fit_study_head("independent", VALUES, ("heat",), TRAIN, VAL, 4)
+    seen, layer = apart.model.kinds["heat"]
+    assert seen.tolist() == [0, 1, 2]
+    total = layer(TEST.fine).probs().double().cumsum(dim=1)
+    first = [next(label for label in range(3) if row[label] >= 0.5) for row in total.tolist()]
+    assert apart.model.answer(TEST.fine, None, 1).medians["heat"].tolist() == first
+    some = TRAIN.at([number for number, fine in enumerate(TRAIN.target) if fine in (2, 3)])
+    hot = fit_study_head("independent", VALUES, ("heat",), some, VAL, 4)
+    assert set(hot.model.answer(TEST.fine, None, 1).medians["heat"].tolist()) == {2}
+
+
+def test_of_many_photos_and_labels_some_are_searched_for_intervals(monkeypatch):
+    fitted = fit_study_head("softmax", VALUES, (), TRAIN, VAL, 4)
+    whole = measure(fitted.model, TEST, VALUES, 1)
+    assert not np.isnan(whole["coverage:price"]).any()
+    monkeypatch.setattr(measure_module, "_MAX_SEARCHES", 4 * 27)  # of 4 labels, and 80 photos
+    monkeypatch.setattr(measure_module, "_MAX_ROWS", 7)
+    some = measure(fitted.model, TEST, VALUES, 1)
+    judged_photos = [number for number in range(0, 80, 3) if TEST.target[number] != 2]  # c has no portion
+    assert np.flatnonzero(~np.isnan(some["coverage:portion"])).tolist() == judged_photos
+    np.testing.assert_array_equal(some["coverage:portion"][judged_photos], whole["coverage:portion"][judged_photos])
+    for name in ("coverage:price", "error:price", "error:portion"):  # exact values need no search
+        np.testing.assert_allclose(some[name], whole[name], atol=1e-4)

@@ -7,11 +7,13 @@ import shutil
 import sys
 import tomllib
 from collections import defaultdict
+from pathlib import Path
 from xml.etree import ElementTree
 
 import jaxtyping
 import pytest
 import torch
+from scipy import stats
 
 from finegraph.errors import (
     DataError,
@@ -21,11 +23,16 @@ from finegraph.errors import (
     SettingsError,
     UnknownNameError,
 )
+from finegraph.files.sealed_json import seal, unseal
 from finegraph.graph import LabelGraph
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
+from finegraph.reports.study_results import read_study as read_results
+from finegraph.reports.study_section import study_section
 from finegraph.workflows import study as running
+from finegraph.workflows.report import write_report
 from finegraph.workflows.studies import sklearn_heads
 from finegraph.workflows.studies.grid import Cell, plan
+from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.photo_sets import read_study_data, study_features
 from finegraph.workflows.studies.spec import HEADS, WITHOUT_KINDS, study_of
 from finegraph.workflows.studies.study_folder import COLUMNS, CellResult, StudyFolder
@@ -531,3 +538,146 @@ def test_heads_are_fitted_to_several_views_of_training_photos_as_train_does(mani
     assert torch.equal(drawn.views, train.views[[3, 1]])
     with pytest.raises(SettingsError, match="train_views: expected a whole number from 1 to 5, got 6"):
         study_of(values_for(manifest, train_views=6))
+
+
+@pytest.fixture(scope="module")
+def priced(manifest):
+    """A study with a number, an ordered kind, and prices that were measured on some photos."""
+    rows = {fine: {"colour": colour, "price": 2.0 + n} for n, (fine, colour) in enumerate(tiny.CLASSES.items())}
+    types = {"colour": ("blue", "grey", "red"), "price": "number, EUR"}
+    LabelGraph.from_table(rows, types).write(manifest.parent / "priced.csv")
+    header, *lines = manifest.read_text().splitlines()
+    cells = ["9.5" if ",test," in line and "grey" in line else "" for line in lines]
+    source = manifest.parent / "measured.csv"
+    rows_with_prices = [f"{line},{cell}" for line, cell in zip(lines, cells, strict=True)]
+    source.write_text("\n".join([f'{header},"price [number, EUR]"', *rows_with_prices]) + "\n")
+    heads = ["softmax", "prototypes", "bipartite"]
+    changes = {"graph": str(manifest.parent / "priced.csv"), "kinds": {"all": ["*"]}, "heads": heads}
+    return study_of(values_for(source, **changes))
+
+
+@pytest.fixture(scope="module")
+def with_values(priced, tmp_path_factory):
+    """That study, run to its end; not to be changed."""
+    return run_study(priced, tmp_path_factory.mktemp("values") / "study", Silent())
+
+
+VALUE_METRICS = {"steps:colour", "error:price", "coverage:price", "spearman:price"}
+
+
+def test_values_are_measured_as_a_slow_loop_does(priced, with_values):
+    data = read_study_data(priced, Silent().stage)
+    features = study_features(priced, data, False, Silent().stage)
+    fitted = fit_study_head("softmax", data.graph, (), features.drawn(data.draw("all", 0)), features.val, 4)
+    error = steps = covered = 0.0
+    told, truth = [], []
+    answers = fitted.model.answer(features.splits["test", 1].fine, None, 1).log_probs.exp().tolist()
+    for sample, probs in zip(data.splits["test"], answers, strict=True):
+        prices = [2.0, 3.0, 4.0, 5.0, 6.0]
+        own = data.graph.fine_index(sample.label)
+        true = 9.5 if sample.label == "grey" else prices[own]
+        expected = sum(one * price for one, price in zip(probs, prices, strict=True))
+        told.append(expected)
+        truth.append(true)
+        error += abs(expected - true)
+        runs = [(prices[last] - prices[first], first, last) for first in range(5) for last in range(first, 5)
+                if sum(probs[first : last + 1]) >= 0.9]  # fmt: skip
+        _, first, last = min(runs)
+        covered += prices[first] <= true <= prices[last]
+        order = ["blue", "grey", "red"]
+        colours = [sum(one for fine, one in zip(data.graph.fine, probs, strict=True) if tiny.CLASSES[fine] == colour)
+                   for colour in order]  # fmt: skip
+        median = 0 if colours[0] >= 0.5 else 1 if colours[0] + colours[1] >= 0.5 else 2
+        steps += abs(median - order.index(tiny.CLASSES[sample.label]))
+    rows = {row["metric"]: row for row in with_values.summary.rows
+            if row["head"] == "softmax" and row["amount"] == "all" and row["split"] == "test"}  # fmt: skip
+    assert rows.keys() == {"top1", "top5", "nll", "kind:colour", *VALUE_METRICS}
+    assert rows["error:price"]["mean"] == pytest.approx(error / 10, rel=1e-4)
+    assert rows["coverage:price"]["mean"] == pytest.approx(covered / 10)
+    assert rows["steps:colour"]["mean"] == pytest.approx(steps / 10)
+    assert rows["spearman:price"]["mean"] == pytest.approx(stats.spearmanr(told, truth).statistic)
+
+
+def test_which_way_is_better_for_values(with_values):
+    judged = defaultdict(set)
+    for row in with_values.summary.rows:
+        start, mark, _ = row["metric"].partition(":")
+        if not mark or row["head"] == "softmax":
+            continue
+        assert row["difference"] is not None
+        if row["verdict"] in ("better", "worse"):
+            judged[start].add((row["difference"] < 0) == (row["verdict"] == "better"))
+        if start == "coverage":
+            assert row["verdict"] is None
+        if start == "spearman" and row["draws"] == 1:  # no mean over photos
+            assert row["interval"] is row["low"] is row["verdict"] is None
+    assert judged["error"] == {True}
+    assert judged.get("kind", {False}) == {False}
+
+
+def test_tables_and_report_of_values(with_values):
+    folder = with_values.folder
+    text = (folder / "tables.md").read_text()
+    assert "; numbers: price (EUR)\n" in text
+    assert "## price, on test, 1 view, all photos\n" in text
+    assert "| head (kinds) | mean absolute error, EUR | in 90 % intervals, % | Spearman |" in text
+    assert "## Steps off the label of ordered kinds, on test, 1 view, all photos\n" in text
+    [place] = study_section(read_results(folder))["places"]
+    tables = {table["metric"]: table for table in place["tables"]}
+    titles = ["colour: steps off", "price: mean absolute error, EUR", "price: in 90 % intervals", "price: Spearman"]
+    assert list(tables) == ["top 1", "top 5", "negative log-likelihood", *titles, "colour"]
+    assert [tables[title]["unit"] for title in titles] == ["", "", "%", ""]
+    assert [bool(tables[title]["note"]) for title in titles] == [False, False, True, False]
+    row = next(row for row in with_values.summary.rows if (row["head"], row["amount"], row["metric"])
+               == ("bipartite", "all", "error:price"))  # fmt: skip
+    cell = next(one for one in tables[titles[1]]["rows"] if one["method"].startswith("bipartite"))["cells"][1]
+    assert cell["mean"] == f"{row['mean']:#.3g}"
+    assert cell["verdict"] == row["verdict"]
+    page = (folder / "report.html").read_text()
+    assert all(title in page for title in titles)
+
+
+def test_a_study_from_before_values_were_measured_is_read(priced, with_values, tmp_path):
+    folder = tmp_path / "study"
+    shutil.copytree(with_values.folder, folder)
+    for name in ("results.csv", "results.json", "summary.csv", "summary.json", "tables.md", "report.html"):
+        (folder / name).unlink()
+    facts = unseal((folder / "data.json").read_bytes())
+    (folder / "data.json").write_bytes(seal({name: one for name, one in facts.items() if name != "values"}))
+    for file in (folder / "cells").iterdir():
+        content = unseal(file.read_bytes())
+        content["rows"] = [row for row in content["rows"] if row[2] not in VALUE_METRICS]
+        content["per_photo"] = [one for one in content["per_photo"] if one[2] not in VALUE_METRICS]
+        file.write_bytes(seal(content))
+    again = Silent()
+    outcome = run_study(priced, folder, again)
+    assert again.begun == ["summary"]
+    assert not VALUE_METRICS & {row["metric"] for row in outcome.summary.rows}
+    assert "## price" not in (folder / "tables.md").read_text()
+    cell = next(cell for cell in plan(priced) if (cell.head, cell.amount) == ("prototypes", "all"))
+    (folder / "cells" / f"{cell.name}.json").unlink()  # this one is measured now
+    new = [row for row in run_study(priced, folder, again).summary.rows if row["metric"] in VALUE_METRICS]
+    assert {row["head"] for row in new} == {"prototypes"}
+    assert {row["difference"] for row in new} == {None}
+    table = (folder / "tables.md").read_text().partition("## price, on test")[2].partition("##")[0]
+    assert [line.split()[1] for line in table.splitlines() if line.startswith("| ")] == ["head", "prototypes"]
+    summary = json.loads((folder / "summary.json").read_text())
+    del summary["data"]["numbers"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert read_results(folder).units == {}
+    (folder / "summary.json").unlink()
+    assert read_results(folder).units == {}
+    write_report([folder])
+
+
+def test_other_values_under_the_same_name_are_refused(priced, with_values, tmp_path):
+    folder = tmp_path / "study"
+    shutil.copytree(with_values.folder, folder)
+    source = Path(priced.data)
+    text = source.read_text()
+    try:
+        source.write_text(text.replace(",9.5\n", ",9.0\n"))
+        with pytest.raises(SettingsError, match=r"not those that the study began with: values was \w{12}, now \w{12};"):
+            run_study(priced, folder, Silent())
+    finally:
+        source.write_text(text)

@@ -135,8 +135,42 @@ def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
         out.print(f"\ntop-1 % on {printable(place_text(*place))}, and the difference to softmax")
         right = tuple(range(1, len(headings), 2))
         print_table(out, ("head (kinds)", *headings), rows, right=right)
+        _print_values(out, read, outcome, place)
     out.print("better and worse: the 95 % interval of the paired difference leaves 0 out; cannot tell: it holds 0")
     out.print(f"report.html, tables.md, plots and all results: {printable(str(outcome.folder))}")
+
+
+def _print_values(out: Console, read: Study, outcome: StudyOutcome, place: tuple[str, int, bool]) -> None:
+    """How well numbers and ordered kinds are told at a place."""
+    from finegraph.evaluation.study_metrics import more_is_better, value_tables
+    from finegraph.workflows.studies.grid import amount_text, largest
+    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
+
+    assert outcome.summary is not None
+    amount = largest(read.amounts)
+    wanted = (*place, amount)
+    at_place = [
+        row for row in outcome.summary.rows if (row["split"], row["views"], row["box"], row["amount"]) == wanted
+    ]
+    tables = value_tables((row["metric"] for row in at_place), outcome.about["data"]["numbers"])
+    for about, columns in tables.items():
+        headings: list[str] = []
+        for metric, heading in columns.items():
+            headings += [heading, ""] if more_is_better(metric) is False else [heading]
+        rows = []
+        for name, listed in by_method(row for row in at_place if row["metric"] in columns).items():
+            cells = {row["metric"]: row for row in listed}
+            texts: list[str] = []
+            for metric in columns:
+                row = cells.get(metric)
+                texts.append(value_text(row, interval=False))
+                if more_is_better(metric) is False:
+                    texts.append(difference_text(row, interval=False))
+            rows.append((name, *texts))
+        title = printable(f"{about}, on {place_text(*place)}, {amount_text(amount)}")
+        out.print(f"\n{title}, and the difference to softmax")
+        right = tuple(number for number, heading in enumerate(headings, start=1) if heading)
+        print_table(out, ("head (kinds)", *headings), rows, right=right)
 
 
 def _heading(amount: str) -> str:

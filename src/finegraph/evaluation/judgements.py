@@ -7,7 +7,7 @@ function is the number of parents of the fine labels that are asked about; nothi
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -59,6 +59,17 @@ def judge_fine(label: Int[Indices, " photo"], fine: Int[Indices, " photo"]) -> I
     """Whether a fine label is right for each sample."""
     right = np.asarray(label == fine).astype(np.int8)
     return np.where(fine == MISSING, np.int8(UNJUDGED), right)
+
+
+def judge_interval(
+    values: Float[NDArray[np.floating], " ..."],
+    low: Float[NDArray[np.floating], " ..."],
+    high: Float[NDArray[np.floating], " ..."],
+) -> Int[Judgements, " ..."]:
+    """Whether values are in intervals, ends included, which a search has found; unjudged where a value is not known."""
+    slack = 1e-9 * (1.0 + np.abs(values))
+    inside = (values >= low - slack) & (values <= high + slack)
+    return np.where(np.isnan(values), UNJUDGED, inside).astype(np.int8)
 
 
 def contradicts(

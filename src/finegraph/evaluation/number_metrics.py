@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.judgements import Indices
+from finegraph.evaluation.judgements import Indices, judge_interval
 from finegraph.evaluation.sure import true_values
 from finegraph.graph import Kind, LabelGraph, Number
 from finegraph.inference import Posterior, ValueDistribution
@@ -31,7 +31,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 """The probabilities of the intervals whose coverage is reported."""
 VALUE_COLUMNS = ("true", "mean", "median", "low", "high")
 """What is kept of a number for each photo: the ends are those of the shortest interval that holds 90 %."""
-_SHOWN_LEVEL = 0.9
+SHOWN_LEVEL = 0.9
+"""The probability of the intervals that stand beside each photo, and of those that studies judge."""
 _MAX_PAIRS = 200
 _SMALL = 32
 """The length up to which lists are compared pair by pair."""
@@ -111,7 +112,7 @@ class NumberCollector:
 
     def __init__(self, graph: LabelGraph) -> None:
         self.graph = graph
-        self.ordered = tuple(name for name in graph.kinds if graph.kind(name).ordered and graph.kind(name).one_parent)
+        self.ordered = ordered_kinds(graph)
         self._columns = {name: _Column() for name in (*graph.numbers, *self.ordered)}
 
     def add(
@@ -163,15 +164,14 @@ class NumberCollector:
             column.best.append(number.values[best][known])
             column.low.append(low[known])
             column.high.append(high[known])
-        widest = LEVELS.index(_SHOWN_LEVEL)
+        widest = LEVELS.index(SHOWN_LEVEL)
         return np.stack([true, mean, median, low[:, widest], high[:, widest]], axis=1)
 
     def _add_order(self, column: _Column, kind: Kind, probs: Floats, labels: Indices, best: Indices) -> None:
         known = labels >= 0
         if not known.any():
             return
-        # The median is the first label at which half of the probability is reached; rounding must not move it.
-        median = (probs.cumsum(axis=1) < 0.5 - 1e-9).sum(axis=1).clip(max=len(kind.labels) - 1)
+        median = median_labels(probs)
         parents = kind.parents[best].astype(np.float64)
         column.true.append(labels[known].astype(np.float64))
         column.predicted.append(median[known].astype(np.float64))
@@ -200,8 +200,7 @@ class NumberCollector:
                 kendall=None,
             )
         low, high = np.concatenate(column.low), np.concatenate(column.high)
-        slack = 1e-9 * (1 + np.abs(true[:, None]))  # the ends are found by a search
-        inside = ((true[:, None] >= low - slack) & (true[:, None] <= high + slack)).mean(axis=0)
+        inside = judge_interval(true[:, None], low, high).mean(axis=0)
         return NumberMetrics(
             photos=len(true),
             unit=number.unit,
@@ -210,7 +209,7 @@ class NumberCollector:
             best_label_error=_mean_of_known(np.abs(best - true)),
             relative_error=float((np.abs(predicted - true) / np.abs(true)).mean()) if (true != 0).all() else None,
             coverage={f"{level:g}": float(share) for level, share in zip(LEVELS, inside, strict=True)},
-            width=float((high - low)[:, LEVELS.index(_SHOWN_LEVEL)].mean()),
+            width=float((high - low)[:, LEVELS.index(SHOWN_LEVEL)].mean()),
             spearman=spearman(predicted, true),
             kendall=kendall(predicted, true),
             pairs=np.stack([true, predicted], axis=1)[:: -(-len(true) // _MAX_PAIRS)].tolist(),
@@ -229,6 +228,20 @@ class NumberCollector:
             spearman=spearman(predicted, true),
             kendall=kendall(predicted, true),
         )
+
+
+def ordered_kinds(graph: LabelGraph) -> tuple[str, ...]:
+    """The kinds whose errors are counted in steps: the ordered ones with one parent per fine label."""
+    return tuple(name for name in graph.kinds if graph.kind(name).ordered and graph.kind(name).one_parent)
+
+
+def median_labels(probs: Float[NDArray[np.floating], "batch label"]) -> Int[Indices, " batch"]:
+    """The median of each row: the first label at which half of the probability is reached; rounding must not move it.
+
+    Args:
+        probs: the probabilities of the labels of an ordered kind, in their order.
+    """
+    return np.asarray((probs.cumsum(axis=1) < 0.5 - 1e-9).sum(axis=1).clip(max=probs.shape[1] - 1))
 
 
 def spearman(one: Float[Floats, " photo"], two: Float[Floats, " photo"]) -> float | None:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, judge_fine, judge_kind
+from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, judge_fine, judge_interval, judge_kind
 from finegraph.evaluation.metrics import Numbers, accuracy
 from finegraph.graph import LabelGraph, Number
 from finegraph.inference import Statement
@@ -104,7 +104,7 @@ def judge_statements(
         elif used > len(graph.kinds):
             name = graph.numbers[used - 1 - len(graph.kinds)]
             values = true_values(graph.number(name), fine[here], None if not measured else measured.get(name), here)
-            right[here] = _inside(values, low[here], high[here])
+            right[here] = judge_interval(values, low[here], high[here])
         else:
             kind = graph.kinds[used - 1]
             single, range_here = here & np.isnan(low), here & ~np.isnan(low)
@@ -124,13 +124,6 @@ def _judge_run(
         label = np.minimum(first + step, last).astype(np.int64)
         judged = np.maximum(judged, judge_kind(graph.kind(kind), label, fine, seen))
     return judged
-
-
-def _inside(values: Numbers, low: Numbers, high: Numbers) -> Judgements:
-    """Whether values are in intervals, whose ends were found by a search; unjudged where they are not known."""
-    slack = 1e-9 * (1.0 + np.abs(values))
-    inside = (values >= low - slack) & (values <= high + slack)
-    return np.where(np.isnan(values), UNJUDGED, inside).astype(np.int8)
 
 
 def true_values(

@@ -1,25 +1,26 @@
 """The summary of a study, as a report shows it: a table per place of measurement, a curve over amounts, and times.
 
 Read from `summary.csv`: one row per head, set of kinds, amount, split, views, box and metric, with mean and interval
-over draws, and the difference from softmax. The title is that of `study.toml`. Cost: linear in the rows.
+over draws, and the difference from softmax. The title is that of `study.toml`, the units of numbers are those of
+`summary.json`. Cost: linear in the rows.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import os
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from finegraph.errors import RunFolderError
+from finegraph.evaluation.study_metrics import KIND, TIMES
 
 TEXT = ("head", "kinds", "amount", "split", "views", "box", "metric", "interval", "verdict")
 NUMBERS = ("mean", "sd", "low", "high", "difference", "difference_low", "difference_high")
 NEEDED = ("head", "kinds", "amount", "split", "metric", "mean")
-TIME, FORWARD, BACKWARD = "seconds_fit", "ms_forward", "ms_backward"
-"""The metrics that are times: of a whole fit, and of a step with the last layer and the loss, there and back."""
 _EARLIER: dict[str, str] = {"no difference": "cannot tell"}
 """Verdicts as earlier versions wrote them, and what they are called now."""
 
@@ -54,11 +55,13 @@ class StudyResults:
         name: of its folder.
         rows: of its summary.
         title: what the study calls itself; the name if it does not.
+        units: of its numbers, by name.
     """
 
     name: str
     rows: tuple[StudyRow, ...]
     title: str
+    units: dict[str, str] = field(default_factory=dict)
 
     def of(self, metric: str, place: str | None = None) -> list[StudyRow]:
         """The rows of a metric, at one place or anywhere."""
@@ -69,9 +72,10 @@ class StudyResults:
         return list(dict.fromkeys(row.place for row in self.of("top1")))
 
     def metrics(self, place: str) -> list[str]:
-        """What was measured there, without times."""
+        """What was measured there, without times; kinds, of which there may be very many, last."""
         at_place = (row.text["metric"] for row in self.rows if row.place == place)
-        return [metric for metric in dict.fromkeys(at_place) if metric not in (TIME, FORWARD, BACKWARD)]
+        metrics = [metric for metric in dict.fromkeys(at_place) if metric not in TIMES]
+        return sorted(metrics, key=lambda metric: metric.startswith(KIND))
 
 
 def is_study(folder: str | os.PathLike[str]) -> bool:
@@ -96,7 +100,8 @@ def read_study(folder: str | os.PathLike[str]) -> StudyResults:
     except (OSError, UnicodeError, ValueError, csv.Error) as error:
         raise RunFolderError(f"{path}: the summary of the study cannot be read: {error}") from error
     name = Path(folder).absolute().name
-    return StudyResults(name, tuple(rows), _title(Path(folder) / "study.toml") or name)
+    units = _units(Path(folder) / "summary.json")
+    return StudyResults(name, tuple(rows), _title(Path(folder) / "study.toml") or name, units)
 
 
 def _title(path: Path) -> str:
@@ -108,6 +113,17 @@ def _title(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path}: the settings of the study cannot be read: {error}") from error
     return str(settings.get("title") or settings.get("data") or "")
+
+
+def _units(path: Path) -> dict[str, str]:
+    """The units of numbers; none of a study of an earlier version, or whose file is not there."""
+    try:
+        about = json.loads(path.read_text("utf-8"))
+        return {str(name): str(unit) for name, unit in about["data"].get("numbers", {}).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RunFolderError(f"{path}: the summary of the study cannot be read: {error}") from error
 
 
 def _row(line: dict[str, str]) -> StudyRow:

@@ -9,6 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from finegraph.evaluation.study_metrics import (
+    BACKWARD,
+    FORWARD,
+    KIND,
+    TIME,
+    is_share,
+    more_is_better,
+    value_title,
+    written,
+)
 from finegraph.reports.page.svg_charts import (
     Axis,
     Series,
@@ -21,9 +31,6 @@ from finegraph.reports.page.svg_charts import (
 )
 from finegraph.reports.page.svg_charts import signed as signed_text
 from finegraph.reports.study_results import (
-    BACKWARD,
-    FORWARD,
-    TIME,
     StudyResults,
     StudyRow,
     amount_axis,
@@ -36,6 +43,7 @@ MAX_LINES = 6
 """How many methods a curve can show so that they can be distinguished, also in grey."""
 _METRICS = {"top1": "top 1", "top5": "top 5", "nll": "negative log-likelihood"}
 """What metrics are called, as in the report of a run; those of kinds have the names of the kinds."""
+_BETWEEN = "90 % would be right: neither more nor less is better, so a difference has no verdict."
 PREFERRED = (
     "softmax", "auto", "prototypes", "bipartite", "prototypes-without-graph", "sklearn-logistic",
     "sklearn-discriminant", "bipartite-two", "softmax-marginal", "independent", "ensemble",
@@ -124,7 +132,7 @@ def _place(study: StudyResults, place: str) -> dict[str, Any]:
         "means": _means_words({row.text["interval"] for row in study.rows if row.place == place}),
         "curve": _curve(rows, place),
         "differences": _differences(rows, place),
-        "tables": [_table(study.of(metric, place), metric) for metric in study.metrics(place)],
+        "tables": [_table(study.of(metric, place), metric, study.units) for metric in study.metrics(place)],
     }
 
 
@@ -209,34 +217,33 @@ def _or(value: float | None, other: float | None) -> float:
     return float(value if value is not None else other or 0.0)
 
 
-def _table(rows: list[StudyRow], metric: str) -> dict[str, Any]:
+def _table(rows: list[StudyRow], metric: str, units: dict[str, str]) -> dict[str, Any]:
     """Methods by amounts, with intervals and what the difference from softmax is."""
     steps = amounts(rows)
-    share = metric.startswith(("top", "kind"))
     methods = list(dict.fromkeys(row.method for row in rows))
     cells = {(row.method, row.text["amount"]): row for row in rows}
     return {
-        "metric": _METRICS.get(metric, metric.removeprefix("kind:")),
-        "unit": "%" if share else "",
+        "metric": value_title(metric, units) or _METRICS.get(metric, metric.removeprefix(KIND)),
+        "unit": "%" if is_share(metric) else "",
+        "note": _BETWEEN if more_is_better(metric) is None else "",
         "amounts": [f"{step} per class" if step.isdecimal() else step for step in steps],
         "rows": [
-            {"method": method, "cells": [_cell(cells.get((method, amount)), share) for amount in steps]}
-            for method in methods
+            {"method": method, "cells": [_cell(cells.get((method, amount))) for amount in steps]} for method in methods
         ],
     }
 
 
-def _cell(row: StudyRow | None, share: bool) -> dict[str, str | None] | None:
+def _cell(row: StudyRow | None) -> dict[str, str | None] | None:
     if row is None:
         return None
 
     def text(value: float | None, signed: bool = False) -> str | None:
         if value is None:
             return None
-        scaled, digits = (100 * value, 1) if share else (value, 3)
-        return signed_text(scaled, digits) if signed else f"{scaled:.{digits}f}"
+        return signed_text(factor * value, digits) if signed else f"{factor * value:.{digits}f}"
 
     numbers = row.numbers
+    factor, digits = written(row.text["metric"], numbers["mean"])
     return {
         "mean": text(numbers["mean"]),
         "low": text(numbers["low"]),

@@ -29,7 +29,7 @@ from finegraph.workflows.studies.fine_tuning import drop_checkpoints, fine_tune
 from finegraph.workflows.studies.grid import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
-from finegraph.workflows.studies.measure import PerPhoto, means, measure
+from finegraph.workflows.studies.measure import PerPhoto, measure, metrics_of, metrics_of_photos
 from finegraph.workflows.studies.photo_sets import StudyData, StudyFeatures, read_study_data, study_features
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, check_installed, check_photos
 from finegraph.workflows.studies.spec import Study
@@ -232,7 +232,7 @@ def _rows(
     rows = [
         (split, views, metric, value)
         for (split, views), values in measured.items()
-        for metric, value in means(values).items()
+        for metric, value in metrics_of(values).items()
     ]
     for split, views, metric, value in rows:
         if not np.isfinite(value):
@@ -247,7 +247,7 @@ def _per_photo(measured: Mapping[tuple[str, int], PerPhoto]) -> dict[tuple[str, 
     return {
         (split, views, name): photo_values
         for (split, views), values in measured.items()
-        for name, photo_values in values.items()
+        for name, photo_values in metrics_of_photos(values).items()
     }
 
 
@@ -262,6 +262,7 @@ def about_study(study: Study, data: StudyData) -> dict[str, Any]:
             "fine": len(graph),
             "kinds": {kind: len(graph.labels(kind)) for kind in graph.kinds},
             "groups": {name: len(members) for name, members in data.groups.items()},
+            "numbers": {name: graph.number(name).unit for name in graph.numbers},
             "sets": {name: list(kinds) for name, kinds in data.sets.items()},
             "train": len(data.train),
             "val": len(data.val),

@@ -14,6 +14,7 @@ from typing import Literal, cast
 import torch
 
 from finegraph.data.dataset import targets_of
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.evaluation.photo_batches import PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto
@@ -25,7 +26,7 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.fitted_head import answer_of
 from finegraph.workflows.studies.grid import Cell
-from finegraph.workflows.studies.measure import PerPhoto, joined, judged
+from finegraph.workflows.studies.measure import PerPhoto, joined, judged, searched_photos
 from finegraph.workflows.studies.photo_sets import Stage, StudyData
 from finegraph.workflows.studies.spec import Study
 from finegraph.workflows.studies.study_folder import StudyFolder
@@ -130,12 +131,16 @@ def _measure(
     )
     unread: list[BadPhoto] = []
     target, _ = targets_of(samples, data.graph)
+    values = measured_values(samples, data.graph)
+    searched = searched_photos(data.graph, len(samples))
     measured = []
     for batch in photo_batches(
         classifier, samples, options, unread, lambda done, total: stage(f"photos of {split}", done, total)
     ):
         with torch.inference_mode():
             answer = answer_of(data.graph, batch.posterior, views)
-        measured.append(judged(answer, target[batch.numbers], data.graph))
+        own_values = {name: of_photos[batch.numbers] for name, of_photos in values.items()}
+        wanted = {name: photos[batch.numbers] for name, photos in searched.items()}
+        measured.append(judged(answer, target[batch.numbers], data.graph, own_values, wanted))
     bad.update((photo.path, photo.reason) for photo in unread)
     return joined(measured)

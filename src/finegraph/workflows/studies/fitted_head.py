@@ -1,6 +1,6 @@
 """What fitting a head of a study gives: answers for photos, how it was fitted, and the time of a training step.
 
-Answers of fine labels are those of the head; answers of kinds that it does not have follow through the graph.
+Answers of fine labels are those of the head; those of kinds and numbers that it does not have follow through the graph.
 
 The time is that of the last layer and the loss, for a batch of 128 photos, as in the paper. Forward is from features to
 the loss, backward from the loss to the gradients of the head's weights; the network below, which is the same for all
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,16 +22,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from finegraph.evaluation.judgements import Indices
+from finegraph.evaluation.number_metrics import median_labels, ordered_kinds
 from finegraph.graph import LabelGraph
-from finegraph.inference import Posterior, joint_loss
+from finegraph.inference import Posterior, ValueDistribution, joint_loss
 from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.head_solver import SolvedHead
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
 from finegraph.workflows.studies.photo_sets import Part
 
-Answer = tuple[Float[Tensor, "batch fine"], dict[str, Int[Tensor, " batch"]]]
-"""The log probabilities of the fine labels, and per kind the number of the most probable label."""
 TOLERANCE = 1e-3
 """As in `finegraph train`: ten times nearer takes twice as long and changes no metric."""
 _NAMED = ("l2", "coarse_ratio", "kind_weight")
@@ -39,6 +39,22 @@ BATCH = 128
 _WARM, _TIMED = 3, 12
 
 Loss = Callable[[], Float[Tensor, ""]]
+
+
+class Answer(NamedTuple):
+    """What a head says of some photos.
+
+    Attributes:
+        log_probs: the log probabilities of the fine labels.
+        labels: per kind the number of the most probable label.
+        medians: per ordered kind whose errors are counted in steps, the number of the median label.
+        values: per number the distribution of its value.
+    """
+
+    log_probs: Float[Tensor, "batch fine"]
+    labels: dict[str, Int[Tensor, " batch"]]
+    medians: dict[str, Int[Indices, " batch"]]
+    values: dict[str, ValueDistribution]
 
 
 class Model(Protocol):
@@ -193,17 +209,36 @@ class JointAnswers:
 
 
 def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
-    """The answer of a posterior, also about kinds of a larger graph that it does not have."""
+    """The answer of a posterior, also about kinds and numbers of a larger graph that it does not have."""
     posterior = posterior if views == 1 else posterior.mean_views(views)
     log_probs = posterior.log_probs()
-    shared_kinds = [name for name in graph.kinds if name in posterior.graph.kinds]
-    labels = likeliest_labels(posterior, log_probs, shared_kinds)
-    others = [name for name in graph.kinds if name not in labels]
-    return log_probs, {**labels, **likeliest_labels(Posterior(graph, log_probs), log_probs, others)}
+    kinds = [name for name in graph.kinds if name in posterior.graph.kinds]
+    numbers = [name for name in graph.numbers if name in posterior.graph.numbers]
+    return with_implied(graph, _answer(posterior, log_probs, kinds, numbers))
 
 
-def likeliest_labels(
-    posterior: Posterior, log_probs: Float[Tensor, "batch fine"], kinds: Sequence[str]
-) -> dict[str, Int[Tensor, " batch"]]:
-    """The most probable label of each kind."""
-    return {name: posterior.kind_log_probs(name, log_probs).argmax(dim=1) for name in kinds}
+def with_implied(graph: LabelGraph, answer: Answer) -> Answer:
+    """The answer, with what its fine labels imply of the kinds and numbers of a graph that it says nothing of."""
+    kinds = [name for name in graph.kinds if name not in answer.labels]
+    numbers = [name for name in graph.numbers if name not in answer.values]
+    implied = _answer(Posterior(graph, answer.log_probs), answer.log_probs, kinds, numbers)
+    return Answer(
+        answer.log_probs,
+        {**answer.labels, **implied.labels},
+        {**answer.medians, **implied.medians},
+        {**answer.values, **implied.values},
+    )
+
+
+def _answer(
+    posterior: Posterior, log_probs: Float[Tensor, "batch fine"], kinds: Sequence[str], numbers: Sequence[str]
+) -> Answer:
+    """The answer of a posterior about some of its kinds and numbers."""
+    ordered = ordered_kinds(posterior.graph)
+    labels, medians = {}, {}
+    for name in kinds:
+        kind_log_probs = posterior.kind_log_probs(name, log_probs)
+        labels[name] = kind_log_probs.argmax(dim=1)
+        if name in ordered:
+            medians[name] = median_labels(kind_log_probs.double().exp().numpy())
+    return Answer(log_probs, labels, medians, {name: posterior.value(name, log_probs) for name in numbers})

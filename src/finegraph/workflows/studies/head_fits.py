@@ -24,8 +24,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING
+from finegraph.evaluation.number_metrics import median_labels, ordered_kinds
 from finegraph.graph import Kind, LabelGraph
-from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, choose_strengths, solve_head
 from finegraph.model.fitting.selection import Grid, LabelledFeatures, default_grid
@@ -37,10 +37,10 @@ from finegraph.workflows.studies.fitted_head import (
     Fitted,
     JointAnswers,
     batch_of,
-    likeliest_labels,
     middles,
     softmax_loss,
     step_milliseconds,
+    with_implied,
 )
 from finegraph.workflows.studies.photo_sets import Part
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, LOGISTIC, fit_discriminant, fit_logistic
@@ -183,7 +183,7 @@ class _Mean:
             for head, inputs in zip(self.heads, (features, coarse), strict=True)
         ]
         mean = torch.logsumexp(torch.stack(each), dim=0) - np.log(len(each))
-        return mean, likeliest_labels(Posterior(self.graph, mean), mean, self.graph.kinds)
+        return with_implied(self.graph, Answer(mean, {}, {}, {}))
 
     def step(self, part: Part) -> tuple[float, float]:
         batch = batch_of(part)
@@ -206,14 +206,18 @@ class _Separate:
     def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
         assert self.fine is not None
         log_probs = self.fine(features).mean_views(views).log_probs()
-        others = [name for name in self.graph.kinds if name not in self.kinds]
-        labels = likeliest_labels(Posterior(self.graph, log_probs), log_probs, others)
+        ordered, labels, medians = ordered_kinds(self.graph), {}, {}
         for name, (seen, layer) in self.kinds.items():
             if layer is None:
-                labels[name] = seen[:1].repeat(len(log_probs)) if len(seen) else torch.full((len(log_probs),), 0)
+                only = seen[:1].repeat(len(log_probs)) if len(seen) else torch.full((len(log_probs),), 0)
+                labels[name], median = only, only
             else:
-                labels[name] = seen[layer(features).mean_views(views).log_probs().argmax(dim=1)]
-        return log_probs, labels
+                kind_log_probs = layer(features).mean_views(views).log_probs()
+                labels[name] = seen[kind_log_probs.argmax(dim=1)]
+                median = seen[torch.from_numpy(median_labels(kind_log_probs.double().exp().numpy()))]
+            if name in ordered:
+                medians[name] = median.numpy()
+        return with_implied(self.graph, Answer(log_probs, labels, medians, {}))
 
     def step(self, part: Part) -> tuple[float, float]:
         assert self.fine is not None

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from finegraph.evaluation.study_metrics import BACKWARD, FORWARD, KIND, TIME, value_tables, written
 from finegraph.workflows.studies.grid import amount_text, largest
-from finegraph.workflows.studies.measure import KIND, LESS_IS_BETTER
 from finegraph.workflows.studies.spec import HEADS, Study
 from finegraph.workflows.studies.study_summary import BASELINE, Summary, band_text
 
 TRAIN = "train"
 """Takes the place of the split in rows of times."""
 _TIME_TITLES = {
-    "seconds_fit": "Seconds of the last fit",
-    "ms_forward": "Milliseconds of the last layer and the loss, forward, 128 photos",
-    "ms_backward": "Milliseconds of the same, backward",
+    TIME: "Seconds of the last fit",
+    FORWARD: "Milliseconds of the last layer and the loss, forward, 128 photos",
+    BACKWARD: "Milliseconds of the same, backward",
 }
 MAX_COLUMNS = 8
-"""How many kinds a table shows; the files have them all."""
+"""How many kinds, or metrics of values, a table shows; the files have them all."""
 MAX_BAD = 5
 """How many photos that could not be read are named; results.json has them all."""
 Row = dict[str, Any]
@@ -54,6 +54,9 @@ def tables_text(study: Study, about: dict[str, Any], summary: Summary, frequency
             _section(f"Negative log-likelihood on {place_text(*place)}", _at(summary.rows, place), "nll", study)
         )
     parts += [_coarse(_at(summary.rows, place), place, largest(study.amounts), about) for place in places]
+    units = about["data"]["numbers"]
+    for place in places:
+        parts += _values(_at(summary.rows, place), place, largest(study.amounts), units)
     parts += [_frequency(_at(frequency, place), place, largest(study.amounts)) for place in first]
     parts += [_rivals(summary.rivals, place, study) for place in first]
     timed = [row for row in summary.rows if row["split"] == TRAIN and row["box"] == study.box[0]]
@@ -76,7 +79,7 @@ def value_text(row: Row | None, *, interval: bool = True) -> str:
     """A mean with its interval."""
     if row is None:
         return ""
-    factor, digits = _form(row["metric"])
+    factor, digits = written(row["metric"], row["mean"])
     text = f"{factor * row['mean']:.{digits}f}"
     if interval and row["low"] is not None:
         text += f" ({factor * row['low']:.{digits}f} to {factor * row['high']:.{digits}f})"
@@ -87,7 +90,7 @@ def difference_text(row: Row | None, *, interval: bool = True) -> str:
     """A difference with its interval and what it means."""
     if row is None or row["difference"] is None:
         return ""
-    factor, digits = _form(row["metric"])
+    factor, digits = written(row["metric"], row.get("mean", row["difference"]))  # rivals have no mean
     text = _signed(factor * row["difference"], digits)
     if interval and row["difference_low"] is not None:
         low, high = (_signed(factor * row[end], digits) for end in ("difference_low", "difference_high"))
@@ -98,10 +101,10 @@ def difference_text(row: Row | None, *, interval: bool = True) -> str:
     return text
 
 
-def _judged_text(row: Row | None) -> str:
+def _judged_text(row: Row | None, *, interval: bool = False) -> str:
     """A mean, and whether it is better or worse than softmax."""
     judged = row is not None and row["verdict"] in ("better", "worse")
-    return value_text(row, interval=False) + (f" **{row['verdict']}**" if judged and row is not None else "")
+    return value_text(row, interval=interval) + (f" **{row['verdict']}**" if judged and row is not None else "")
 
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -110,11 +113,6 @@ def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for row in rows:
         by_name.setdefault(method(row), []).append(row)
     return by_name
-
-
-def _form(metric: str) -> tuple[float, int]:
-    """The factor of a metric for display, and its digits."""
-    return (1.0, 3) if metric in LESS_IS_BETTER else (100.0, 1)
 
 
 def _signed(value: float, digits: int) -> str:
@@ -176,6 +174,23 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     return _table(title, ["head (kinds)", *headings], lines) + note if shown else ""
 
 
+def _values(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, units: Mapping[str, str]) -> list[str]:
+    """How well each number is told, and the ordered kinds."""
+    at_amount = [row for row in rows if row["amount"] == amount]
+    tables = []
+    for about, headings in value_tables((row["metric"] for row in at_amount), units).items():
+        shown = dict(list(headings.items())[:MAX_COLUMNS])
+        lines = []
+        for name, method_rows in by_method(row for row in at_amount if row["metric"] in shown).items():
+            cells = {row["metric"]: row for row in method_rows}
+            lines.append([name, *(_judged_text(cells.get(metric), interval=True) for metric in shown)])
+        left = len(headings) - len(shown)
+        note = f"\n\n{left} more are in summary.csv." if left else ""
+        title = f"{about}, on {place_text(*place)}, {amount_text(amount)}"
+        tables.append(_table(title, ["head (kinds)", *shown.values()], lines) + note)
+    return tables
+
+
 def _frequency(rows: Sequence[Row], place: tuple[str, int, bool], amount: str) -> str:
     """Top-1 by how many training photos a class has."""
     at_amount = [row for row in rows if row["amount"] == amount]
@@ -208,13 +223,15 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
     groups = data["groups"]
     kinds = [f"{kind} {n:,}" for kind, n in data["kinds"].items() if not any(kind.startswith(f"{g}: ") for g in groups)]
     kinds += [f"{name} {n:,} yes/no" for name, n in groups.items()]
+    numbers = ", ".join(f"{name} ({unit})" if unit else name for name, unit in data["numbers"].items())
     methods = sorted({row["interval"] for row in summary.rows if row["interval"]})
     lines = [
         f"# {study.title or study.data}",
         "",
         f"- photos: `{study.data}`, {data['train']:,} to draw from, {data['val']:,} to choose settings on; measured on "
         + ", ".join(f"{name} {count:,}" for name, count in sizes.items()),
-        f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MAX_COLUMNS]) or "no kinds"),
+        f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MAX_COLUMNS]) or "no kinds")
+        + (f"; numbers: {numbers}" if numbers else ""),
         f"- network: {study.network}" + (f", second: {study.second_network}" if study.two_networks else "")
         + (f", {study.size} pixels" if study.size else "") + f"; tune = {study.tune}",
         f"- draws: {len(study.seeds)} of each amount"

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.data.dataset import targets_of
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_label, hold_out
@@ -53,6 +56,7 @@ class Part:
         target: the number of the fine label of each photo.
         block_sizes: how many features each of the first network's members has; None for one network.
         views: of training photos, the features of each view, whose mean `fine` is; None if there is one.
+        measured: per number the values measured on these photos, NaN where there is none; only judged by.
     """
 
     fine: Float[Tensor, "batch *view feature"]
@@ -60,6 +64,7 @@ class Part:
     target: Int[Tensor, " batch"]
     block_sizes: tuple[int, ...] | None = None
     views: Float[Tensor, "batch view feature"] | None = None
+    measured: dict[str, Float[NDArray[np.float64], " batch"]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -67,7 +72,9 @@ class Part:
     def at(self, places: list[int]) -> Part:
         """Some of the photos."""
         coarse, views = (None if one is None else one[places] for one in (self.coarse, self.views))
-        return replace(self, fine=self.fine[places], coarse=coarse, target=self.target[places], views=views)
+        measured = {name: values[places] for name, values in self.measured.items()}
+        target = self.target[places]
+        return replace(self, fine=self.fine[places], coarse=coarse, target=target, views=views, measured=measured)
 
     def labelled(self, *, two: bool = False) -> LabelledFeatures:
         """What a head is fitted to.
@@ -95,7 +102,7 @@ class StudyData:
         sets: the kinds of each set.
         train: the photos to draw from, all with a fine label.
         val: the photos to choose settings on.
-        splits: the photos to measure on, by split.
+        splits: the photos to measure on, by split, with the values that were measured on them.
     """
 
     source: str
@@ -114,7 +121,8 @@ class StudyData:
         """What identifies the data: other data under the same name give other facts."""
         splits = {f"split {name}": len(part) for name, part in self.splits.items()}
         photos = _digest((self.train, self.val, *self.splits.values()))
-        return {"graph": self.graph.digest, "train": len(self.train), "val": len(self.val), **splits, "photos": photos}
+        counts = {"train": len(self.train), "val": len(self.val), **splits}
+        return {"graph": self.graph.digest, **counts, "photos": photos, "values": _value_digest(self)}
 
     def draw(self, amount: str, seed: int) -> Samples:
         """The photos of an amount."""
@@ -143,23 +151,26 @@ def read_study_data(study: Study, stage: Stage) -> StudyData:
     """
     _check_networks(study)
     source, graph_file = _source(study, stage)
-    samples = _with_test(read_samples(source).without_kinds(), study)  # what a photo shows is not part of a study
+    samples = _with_test(read_samples(source), study)
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
     used = {kind for members in sets.values() for kind in members}
     graph = graph.only([kind for kind in (*graph.kinds, *graph.numbers) if kind in used])
     train, val = choose_splits(samples, study.train_split, study.val_split, study.val_share)
-    train = _labelled(train)
+    train = _labelled(train).without_kinds()  # what a photo shows is not part of a study, but for values to judge by
     if val is None or not len(_labelled(val)):
         raise SettingsError(
             f"{study.data}: a study chooses settings on validation photos, and there is no split for them; "
             "name one as val_split, or hold some out with val_share = 0.2"
         )
-    splits = {name: _labelled(val if name == "val" and name not in samples.splits else samples.split(name))
-              for name in study.splits}  # fmt: skip
-    val = _labelled(val)
+    splits = {}
+    for name in study.splits:
+        part = val if name == "val" and name not in samples.splits else samples.split(name)
+        splits[name] = _with_values(_labelled(part), graph)
+    val = _labelled(val).without_kinds()
     for part in (train, val, *splits.values()):
-        targets_of(part, graph)  # labels that the graph does not have show now
+        targets_of(part, graph)  # labels that the graph does not have show now, and values that it cannot have
+        measured_values(part, graph)
         if True in study.box:
             part.require_boxes()
     return StudyData(source=source, graph=graph, sets=sets, train=train, val=val, splits=splits)
@@ -216,6 +227,25 @@ def _with_test(samples: Samples, study: Study) -> Samples:
 
 def _labelled(samples: Samples) -> Samples:
     return samples.only(lambda sample: sample.label is not None)
+
+
+def _with_values(samples: Samples, graph: LabelGraph) -> Samples:
+    """The photos with the values measured on them, and without their own labels."""
+
+    def only_numbers(sample: Sample) -> Sample:
+        kinds = {name: text for name, text in sample.kinds.items() if name in graph.numbers}
+        return replace(sample, kinds=kinds, values={n: one for n, one in sample.values.items() if n in graph.numbers})
+
+    return Samples(map(only_numbers, samples), samples.source, samples.notes)
+
+
+def _value_digest(data: StudyData) -> str:
+    """What changes when other values were measured on photos."""
+    digest = hashlib.sha256()
+    for part in data.splits.values():
+        for name, values in measured_values(part, data.graph).items():
+            digest.update(name.encode("utf-8", "surrogateescape") + values.tobytes())
+    return digest.hexdigest()
 
 
 def _digest(parts: Iterable[Samples]) -> str:
@@ -311,7 +341,14 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
         notes.extend(extracted.notes)
         bad.update((error.path, error.reason) for error in extracted.bad)
         target, _ = targets_of(extracted.samples, data.graph)
-        return Part(extracted.fine, extracted.coarse, target, network.backbone.block_sizes, extracted.views)
+        return Part(
+            extracted.fine,
+            extracted.coarse,
+            target,
+            network.backbone.block_sizes,
+            extracted.views,
+            measured_values(extracted.samples, data.graph),
+        )
 
     settings = TrainSettings(data=study.data, train_views=study.train_views, on_bad_file=on_bad_file)
     found = training_features(

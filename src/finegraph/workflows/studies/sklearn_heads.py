@@ -27,7 +27,7 @@ from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.workflows.studies.closed_form_heads import shrinkages
-from finegraph.workflows.studies.fitted_head import Answer, Fitted, likeliest_labels
+from finegraph.workflows.studies.fitted_head import Answer, Fitted, with_implied
 from finegraph.workflows.studies.photo_sets import Part
 
 LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"
@@ -114,7 +114,7 @@ def fit_discriminant(graph: LabelGraph, train: Part, val: Part, count: int) -> F
 
 
 class _Classes:
-    """A classifier of scikit-learn; kinds follow from its fine labels."""
+    """A classifier of scikit-learn; kinds and numbers follow from its fine labels."""
 
     def __init__(self, graph: LabelGraph, estimator: Estimator, temperature: float = 1.0) -> None:
         self.graph, self.estimator, self.temperature = graph, estimator, temperature
@@ -128,7 +128,7 @@ class _Classes:
 
     def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
         log_probs = Posterior(self.graph, self.log_probs(features)).mean_views(views).log_probs()
-        return log_probs, likeliest_labels(Posterior(self.graph, log_probs), log_probs, self.graph.kinds)
+        return with_implied(self.graph, Answer(log_probs, {}, {}, {}))
 
     def step(self, part: Part) -> tuple[float, float] | None:
         return None  # not ours to time

@@ -2,9 +2,10 @@
 
 A difference is taken draw by draw with the softmax of the same amount, seed, split, views and box. With several draws
 intervals are Student's t over the draws, with one they are a bootstrap over the photos
-(`finegraph.evaluation.intervals`); the time of fitting then has none. Intervals of means end where no mean can be:
-below 0, or a share above 1. "better" and "worse" mean that the interval of the difference leaves 0 out. Draws that all
-give the same number, such as draws of all photos there are, do not show their chance: they have no interval, and a
+(`finegraph.evaluation.intervals`); the time of fitting and rank correlations, which are no means over photos, then have
+none. Intervals of means end where no mean can be: below 0, or a share above 1. "better" and "worse" mean that the
+interval of the difference leaves 0 out; coverage, which should be neither small nor large, has no verdict. Draws that
+all give the same number, such as draws of all photos there are, do not show their chance: they have no interval, and a
 difference that is the same in all of them no verdict, unless it is 0.
 
 Accuracy is also given by how many training photos a class has. Photos of another split may fall on other classes: one
@@ -33,7 +34,7 @@ from finegraph.evaluation.intervals import (
     paired_interval,
     verdict,
 )
-from finegraph.workflows.studies.measure import LESS_IS_BETTER
+from finegraph.evaluation.study_metrics import bounds, more_is_better
 from finegraph.workflows.studies.photo_sets import StudyData
 from finegraph.workflows.studies.spec import WITHOUT_KINDS
 from finegraph.workflows.studies.study_folder import CellResult
@@ -110,13 +111,14 @@ def _row(key: Key, values: _Values, base: _Values | None) -> dict[str, Any]:
     """A row of the summary."""
     draws = np.array(list(values.by_seed.values()))
     mean = _mean(values)
+    least, greatest = bounds(key[-1])
     row: dict[str, Any] = {
         **dict(zip(_KEY, key, strict=True)),
         "mean": float(draws.mean()),
         "sd": float(draws.std(ddof=1)) if len(draws) > 1 else None,
         "draws": len(draws),
-        "low": None if mean is None else max(mean.low, 0.0),
-        "high": None if mean is None else mean.high if key[-1] in LESS_IS_BETTER else min(mean.high, 1.0),
+        "low": None if mean is None else max(mean.low, least),
+        "high": None if mean is None else min(mean.high, greatest),
         "interval": None if mean is None else mean.method,
     }
     own_base = key[0] == BASELINE or base is None
@@ -132,6 +134,7 @@ def _difference(key: Key, draws: _Values, other: _Values) -> dict[str, Any]:
     if not seeds:
         return dict.fromkeys(_DIFFERENCE)
     interval: Interval | None = None
+    better = more_is_better(key[-1])
     one, two = ([values.by_seed[seed] for seed in seeds] for values in (draws, other))
     if len(seeds) > 1:
         interval = paired_interval(one, two)
@@ -144,7 +147,7 @@ def _difference(key: Key, draws: _Values, other: _Values) -> dict[str, Any]:
         "difference": float(np.mean(np.array(one) - np.array(two))),
         "difference_low": None if interval is None else interval.low,
         "difference_high": None if interval is None else interval.high,
-        "verdict": None if interval is None else verdict(interval, more_is_better=key[-1] not in LESS_IS_BETTER),
+        "verdict": None if interval is None or better is None else verdict(interval, more_is_better=better),
     }
 
 
