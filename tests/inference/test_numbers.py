@@ -4,6 +4,7 @@ The first 24 graphs, two of each form, are in the fast tier, the first 240 in `m
 """
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -503,6 +504,27 @@ class TestOrderedKinds:
         expected = posterior.given(heat=labels).log_probs()
         assert torch.equal(posterior.given(heat=text).log_probs(), expected)
         assert torch.equal(posterior.given(heat=[text]).log_probs(), expected)
+
+    @pytest.mark.parametrize("text", [">= a", "<d", "≤ a", "a to c", "a..c"])
+    def test_labels_without_an_order_have_no_range(self, text):
+        kinds = fg.Kind.from_parents("dish", ("a", "c"), np.array([0, 1, 1]))
+        posterior = fg.Posterior(fg.LabelGraph("abc", [kinds]), torch.zeros(1, 3))
+        what = "limit" if text[0] in "<>≤≥" else "range"
+        words = f"evidence on 'dish': '{text}' is a {what}, but the labels of 'dish' have no order; name a label"
+        for given in (text, [text]):
+            with pytest.raises(fg.errors.EvidenceError, match=re.escape(words)) as caught:
+                posterior.given(dish=given)
+            assert "'heat [mild < medium < hot]'" in str(caught.value)
+        with pytest.raises(fg.errors.EvidenceError, match="but fine labels have no order; name a label") as caught:
+            posterior.given(fine=text)
+        assert "heat" not in str(caught.value)
+
+    def test_a_label_may_look_like_a_limit(self):
+        kinds = fg.Kind.from_parents("size", ("< 5", "> 5", "1 to 2"), np.array([0, 1, 2]))
+        posterior = fg.Posterior(fg.LabelGraph("abc", [kinds]), torch.zeros(1, 3))
+        assert posterior.given(size="> 5").top(1)[0][0].label == "b"
+        with pytest.raises(fg.errors.UnknownNameError, match="unknown label '5'"):
+            posterior.given(size="5")
 
     def test_what_is_no_range_is_explained(self, posterior):
         with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'medium'"):

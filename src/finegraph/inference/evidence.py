@@ -98,6 +98,12 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
     ordered = kind != FINE and graph.kind(kind).ordered
     index: Callable[..., int] = graph.fine_index if kind == FINE else partial(graph.label_index, kind)
 
+    def known(entry: object) -> object:
+        if ordered:
+            return _range(labels, entry)
+        _refuse_range(kind, labels, entry)
+        return entry
+
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         value = value.tolist()
     if isinstance(value, Tensor | np.ndarray):
@@ -108,9 +114,9 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
                 f"evidence on {kind!r}: a sequence gives one value per sample, expected {batch}, got {len(value)}; "
                 "use a set for one of several labels"
             )
-        rows = [_one_sample(kind, _range(labels, entry) if ordered else entry, labels, index) for entry in value]
+        rows = [_one_sample(kind, known(entry), labels, index) for entry in value]
         return torch.stack(rows) if rows else torch.zeros(0, len(labels), dtype=torch.float64)
-    return _one_sample(kind, _range(labels, value) if ordered else value, labels, index).unsqueeze(0)
+    return _one_sample(kind, known(value), labels, index).unsqueeze(0)
 
 
 def _range(labels: Sequence[str], value: object) -> object:
@@ -126,6 +132,23 @@ def _range(labels: Sequence[str], value: object) -> object:
         return frozenset(parts[sign])
     ends = _range_ends(labels, value)
     return value if ends is None else frozenset(labels[ends[0] : ends[1] + 1])
+
+
+def _refuse_range(kind: str, labels: Sequence[str], value: object) -> None:
+    """Raise for a limit or a range of labels that have no order; a label may look like one."""
+    if not isinstance(value, str) or value in labels:
+        return
+    limit = _LIMIT.fullmatch(value.strip())
+    if limit is None and _range_ends(labels, value) is None:
+        return
+    what = "a limit" if limit else "a range"
+    if kind == FINE:
+        raise EvidenceError(f"evidence on {kind!r}: {value!r} is {what}, but fine labels have no order; name a label")
+    raise EvidenceError(
+        f"evidence on {kind!r}: {value!r} is {what}, but the labels of {kind!r} have no order; name a label, or give "
+        "them one: in a graph file by a header such as 'heat [mild < medium < hot]', in Python by "
+        "types={'heat': ('mild', 'medium', 'hot')} of LabelGraph.from_table"
+    )
 
 
 def is_label_range(labels: Sequence[str], text: str) -> bool:
