@@ -61,6 +61,16 @@ def test_ordered_labels_stand_in_their_order(page, server):
         assert labels == ["mild", "medium", "hot"]
 
 
+def test_values_with_a_spread_are_written_with_one_sign(page, server):
+    open_page(page, server)
+    choose(page, photo_bytes(3))
+    page.get_by_role("group", name="dish").get_by_role("button", name="mapo tofu").click()  # A costs 12, B 9 +- 1 EUR
+    settle(page)
+    why = page.locator("#why").inner_text()
+    assert "9 ± 1 EUR" in why
+    assert "+-" not in why
+
+
 def test_a_range_on_the_page(page, server):
     content = photo_bytes(3)
     open_page(page, server)

@@ -3,7 +3,7 @@
 
 import { byId, el } from "/shared/elements.js";
 import { showGlance } from "./glance.js";
-import { limitWords } from "./numbers.js";
+import { limitWords, withSign } from "./numbers.js";
 import { chanceText, percent, truncate } from "./probabilities.js";
 
 const SHOWN = 6;
@@ -33,7 +33,7 @@ export function showAnswer(prediction, evidence, copies) {
       ),
     ),
   );
-  showWhy(prediction.explanation);
+  showWhy(prediction.explanation, prediction.numbers);
   byId("waiting").hidden = true;
   byId("result").hidden = false;
   byId("beside").hidden = false;
@@ -95,7 +95,7 @@ function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function showWhy(explanation) {
+function showWhy(explanation, numbers) {
   const section = byId("why");
   section.hidden = false;
   const heading = el("h2", { textContent: "Why" });
@@ -105,7 +105,7 @@ function showWhy(explanation) {
   }
   const strong = explanation.parts.filter((part) => Math.abs(part.value) >= MIN_LOG_ODDS).slice(0, MAX_REASONS);
   const rest = explanation.log_odds - strong.reduce((sum, part) => sum + part.value, 0);
-  const rows = strong.map((part) => [reason(part), part.value]);
+  const rows = strong.map((part) => [reason(part, numbers), part.value]);
   if (strong.length && Math.abs(rest) >= MIN_LOG_ODDS) rows.push(["all else together", rest]);
   const largest = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-9);
   const list = el("ol", { className: "reasons" }, ...rows.map(([words, value]) =>
@@ -121,12 +121,14 @@ function showWhy(explanation) {
   section.replaceChildren(heading, words, list);
 }
 
-function reason(part) {
+function reason(part, numbers) {
   if (part.source === "fine") return "the label itself";
   const isEvidence = part.source.startsWith("evidence: ");
-  let words = part.source.replace("evidence: ", "").replace(": ", " ");
+  const name = part.source.replace("evidence: ", "");
+  let words = name.replace(": ", " ");
   if (part.first && part.second && words !== "fine") {
-    words += part.first === part.second ? `: ${part.first}` : `: ${part.first} rather than ${part.second}`;
+    const [first, second] = [part.first, part.second].map((text) => (numbers?.[name] ? withSign(text) : text));
+    words += first === second ? `: ${first}` : `: ${first} rather than ${second}`;
   } else if (part.several) words += ", one of several or unknown";
   return isEvidence ? `your entry for ${words}` : words;
 }

@@ -5,9 +5,14 @@ import { el } from "/shared/elements.js";
 
 const STEPS = 200;
 
+/** A value with its spread as people read it: files and answers of the API have "184 +- 67". */
+export function withSign(text) {
+  return text.replace(/\s*\+-\s*/g, " ± ");
+}
+
 /** Evidence on a number, such as ">= 10 and <= 12", in words. */
 export function limitWords(text, unit) {
-  const words = text.replaceAll("<=", "at most").replaceAll(">=", "at least").replaceAll("<", "below").replaceAll(">", "above");
+  const words = withSign(text).replaceAll("<=", "at most").replaceAll(">=", "at least").replaceAll("<", "below").replaceAll(">", "above");
   return `${words.replaceAll(" and ", ", ")}${unit ? ` ${unit}` : ""}`;
 }
 
