@@ -58,6 +58,8 @@ def test_what_is_no_source(tmp_path):
     (tmp_path / "photos.csv").write_text("path,label\na.jpg,a\n")
     for source, words in {
         "grocary:x": r"grocary:x: there is no such file or folder; did you mean grocery:...\?",
+        "cars+orders:x": r"'cars' has no 'orders'; with orders or numbers there are cub\+orders:PATH and cars\+numbers",
+        "cub+order:x": r"; did you mean cub\+orders:...\?",
         f"{tmp_path}/photo.csv": r"did you mean '.*photos.csv'\?",
         f"{tmp_path}/zzz": "a source is a folder, a manifest .*, or one of folder:PATH, manifest:PATH, cub:PATH",
         f"{tmp_path}/list.txt": "expected a folder of photos or a manifest",

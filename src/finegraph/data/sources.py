@@ -116,6 +116,12 @@ def parse_source(source: str | os.PathLike[str]) -> tuple[str, Path]:
 
 def _hint(text: str, layout: str) -> str:
     """What may have been meant by a source that is not there."""
+    base, plus, ending = layout.partition("+")
+    changed = [name for name in LAYOUTS if "+" in name]
+    endings = [name.partition("+")[2] for name in changed if photo_layout(name) == base]
+    if plus and base in LAYOUTS and not near_matches(ending, endings):
+        there = " and ".join(f"{name}:PATH" for name in changed)
+        return f"; {base!r} has no {ending!r}; with orders or numbers there are {there}"
     if layout and (near := near_matches(layout, LAYOUTS)):
         return "; did you mean " + " or ".join(f"{name}:..." for name in near) + "?"
     if near_by := near_paths(text):
