@@ -44,6 +44,8 @@ def test_check_points_at_columns_that_look_like_numbers():
         ("price [Number]", "price [number]"),
         ("price [numbr]", "price [number]"),
         ('"price [float, EUR]"', "price [number, EUR]"),
+        ("price [Number; EUR]", "price [number, EUR]"),
+        ("mass [log number: g]", "mass [log number, g]"),
         ("mass [log-number]", "mass [log number]"),
         ("price[number]", "price [number]"),
         ("heat [mild<hot]", "heat [mild < hot]"),

@@ -29,6 +29,8 @@ _TYPE_WORDS: dict[str, Scale] = {
 """What people may write for a type, and the scale that they mean."""
 _TYPE_AND_UNIT = re.compile(r"((?:log\s+)?(?:number|numeric|float|integer)|log)\s+(.+)", re.IGNORECASE)
 """A type and a unit without the comma between them."""
+_COMMA = re.compile("[,;:]")
+"""What people may write between a type and its unit."""
 _BRACKETS = re.compile(r"(.*\S)\s*\[\s*([^\[\]]*?)\s*\]")
 
 
@@ -64,8 +66,8 @@ def _meant_header(kind: Kind) -> str | None:
 
 def _nearest_type(text: str) -> ColumnType | None:
     """The type that a text in brackets may stand for."""
-    words, comma, unit = text.partition(",")
-    if not comma and (match := _TYPE_AND_UNIT.fullmatch(text)):
+    words, unit = (*_COMMA.split(text, maxsplit=1), "")[:2]
+    if words == text and (match := _TYPE_AND_UNIT.fullmatch(text)):
         words, unit = match[1], match[2]
     near = near_matches(words.casefold(), _TYPE_WORDS)
     if near:
