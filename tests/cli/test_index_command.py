@@ -1,10 +1,13 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 import tiny_classifier as tiny
+from finegraph.cli.index import _print_facts
 from finegraph.search import Index
+from finegraph.workflows.indexing.index_upkeep import describe_index
 
 LABELS = list(tiny.TABLE)
 
@@ -111,3 +114,17 @@ def test_help_names_the_commands(finegraph):
     assert outcome.code == 0
     for name in ("make", "add", "remove", "compact", "show", "check"):
         assert re.search(rf"^  {name} ", outcome.out, flags=re.MULTILINE)
+
+
+def test_an_index_on_a_server_counts_no_segments(run, photos, tmp_path, finegraph, capsys):
+    index = tmp_path / "index"
+    finegraph("index", run, photos, "-o", index)
+    facts = replace(describe_index(index), uri="http://localhost:19530", collection="dishes", segments=0, bytes=0)
+    capsys.readouterr()
+    _print_facts(facts, False)
+    shown = capsys.readouterr().out
+    assert "engine  Milvus at http://localhost:19530, collection dishes" in shown
+    assert "files" not in shown
+    assert "segment" not in shown
+    _print_facts(replace(facts, bytes=2_500_000), False)
+    assert "files   2.5 MB beside the collection\n" in capsys.readouterr().out

@@ -239,7 +239,7 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
         ("vectors", f"{facts.dimensions} dimensions{_projected(facts)}"),
         ("search", _searched(facts)),
         *([("engine", f"Milvus at {facts.uri}, collection {facts.collection}")] if facts.uri is not None else []),
-        ("files", f"{facts.bytes / 1e6:,.1f} MB in {count(facts.segments, 'segment')}{_waste(facts)}"),
+        *_files(facts),
     ]
     if out.is_terminal:
         print_pairs(out, rows, ["bold"] * len(rows))
@@ -263,6 +263,13 @@ def _searched(facts: IndexFacts) -> str:
         f"approximate, {facts.probes} of {facts.lists:,} lists, which finds {facts.approximate_recall:.1%} of the ten "
         f"nearest photos{codes}{late}"
     )
+
+
+def _files(facts: IndexFacts) -> list[tuple[str, str]]:
+    """The size of the files; photos that another engine holds are in none."""
+    if facts.uri is not None:
+        return [("files", f"{facts.bytes / 1e6:,.1f} MB beside the collection")] if facts.bytes else []
+    return [("files", f"{facts.bytes / 1e6:,.1f} MB in {count(facts.segments, 'segment')}{_waste(facts)}")]
 
 
 def _waste(facts: IndexFacts) -> str:
