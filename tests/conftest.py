@@ -38,10 +38,20 @@ DRILLS = {
     "search": ("index_faults", "milvus"),
     "tests": ("benchmarks", "examples", "site"),
     "training": ("checkpoint_faults", "distributed", "sharded_ranks", "training_drills", "typed_ranks", "typed_shards"),
-    "web": ("label_serve", "serve_connections", "serve_contract", "serve_photo_files", "serve_predict", "serve_robust"),
+    "web": (
+        "label_app",
+        "label_compare",
+        "label_import_preview",
+        "label_serve",
+        "serve_connections",
+        "serve_contract",
+        "serve_photo_files",
+        "serve_predict",
+        "serve_robust",
+    ),
     "workflows": ("demo", "study_all", "study_paper", "study_run"),
 }
-"""Files of tests that start processes and kill them, compile, or run whole commands: not for the edit loop."""
+"""Files of tests that start servers or processes, compile, or run whole commands: not for the edit loop."""
 
 
 PAGES = ("page", "phone")

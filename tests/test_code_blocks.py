@@ -225,6 +225,7 @@ def test_javascript_is_javascript_and_uses_the_names_of_exported_files(tmp_path)
 # ---- shell ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_every_line_of_shell_can_be_typed():
     """`finegraph` lines have a test of their own (`test_docs.py`); here is everything else."""
     checks = {

@@ -74,6 +74,7 @@ def test_calibration_and_unknown_photos(finegraph, run, tmp_path):
     assert "unknown photos (entropy above" in outcome.out
 
 
+@pytest.mark.deep
 def test_bad_photos_are_named_on_standard_error(finegraph, run, tmp_path):
     bad = read_samples(tmp_path / "photos/images.csv").split("test")[0].path
     bad.write_bytes(b"<html>")
@@ -87,6 +88,7 @@ def test_bad_photos_are_named_on_standard_error(finegraph, run, tmp_path):
     assert str(bad) in outcome.err.splitlines()[1]
 
 
+@pytest.mark.deep
 def test_on_a_terminal_many_kinds_are_cut(finegraph, run, monkeypatch):
     for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
         monkeypatch.setenv(name, value)
@@ -112,6 +114,7 @@ def test_errors(finegraph, run, tmp_path):
     assert finegraph("evaluate", run, "--risk", 2).code == 2
 
 
+@pytest.mark.deep
 def test_how_good_features_are_for_search(finegraph, run):
     outcome = finegraph("evaluate", run, "--retrieval", "--name", "search")
     assert outcome.code == 0

@@ -81,6 +81,7 @@ def test_choices_defaults_bounds_and_variables_are_said(finegraph):
     assert "[default: 64; at least 1]" in text
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [

@@ -22,6 +22,7 @@ def photos(tmp_path):
     return tiny.photo_folders(tmp_path)
 
 
+@pytest.mark.deep
 def test_the_life_of_an_index(finegraph, run, photos, tmp_path):
     index = tmp_path / "index"
     outcome = finegraph("index", run, photos, "-o", index, "--project", 4)

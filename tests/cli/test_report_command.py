@@ -8,6 +8,7 @@ import pytest
 from reports.made_up_runs import made_up_graph, make_run
 
 
+@pytest.mark.deep
 def test_writes_a_page_and_says_where(finegraph, tmp_path):
     run = make_run(tmp_path / "menu", made_up_graph(), 20)
     done = finegraph("report", run)
@@ -21,6 +22,7 @@ def test_writes_a_page_and_says_where(finegraph, tmp_path):
     assert (run / "report.html").read_text("utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.deep
 def test_json(finegraph, tmp_path):
     runs = [make_run(tmp_path / name, made_up_graph(), 20, seed=seed) for seed, name in enumerate(("one", "two"))]
     done = finegraph("report", *runs, "-o", tmp_path / "r.html", "--title", "Two", "--evaluation", "test", "--json")
@@ -33,6 +35,7 @@ def test_json(finegraph, tmp_path):
     assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
 
 
+@pytest.mark.deep
 def test_the_former_flag_of_the_output_still_works(finegraph, tmp_path):
     run = make_run(tmp_path / "one", made_up_graph(), 20)
     assert finegraph("report", run, "--out", tmp_path / "former.html").code == 0
@@ -51,6 +54,7 @@ def test_the_former_flag_of_plots_still_works(finegraph, tmp_path, monkeypatch):
     assert "--figures" not in help_text
 
 
+@pytest.mark.deep
 def test_without_matplotlib_plots_are_refused_and_the_page_is_not(finegraph, tmp_path, monkeypatch):
     run = make_run(tmp_path / "menu", made_up_graph(), 20)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

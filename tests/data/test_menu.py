@@ -22,6 +22,7 @@ def full():
     return Menu.of_size("full")
 
 
+@pytest.mark.deep
 def test_the_full_menu_has_the_numbers_of_the_paper(full):
     graph = full.graph()
     assert len(graph) == len(full.items) == 975
@@ -53,6 +54,7 @@ def test_the_small_menu(small):
     assert Counter(photo.split for photo in small.photos) == {"train": 900, "val": 120, "test": 240, "wild": 90}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", SIZES)
 def test_names(size):
     menu = Menu(size)

@@ -97,6 +97,7 @@ def test_uploads_of_phones_are_decoded_by_the_server(tmp_path, ending):
     assert (answer, len(pixels)) == ({}, 24 * 24 * 3)
 
 
+@pytest.mark.deep
 def test_a_limited_process_decodes_them(tmp_path):
     """The decoder's code is there before memory is limited."""
     content = save(tmp_path / "a.heic").read_bytes()

@@ -70,6 +70,7 @@ def collected(measured=None, batch=40):
     return Posterior(GRAPH, scores), fine.numpy(), collector.result()
 
 
+@pytest.mark.deep
 def test_numbers_by_hand():
     posterior, fine, result = collected()
     values = GRAPH.values("price")
@@ -142,6 +143,7 @@ def test_measured_values_are_the_truth():
     assert with_measured.numbers["price"].error > without.numbers["price"].error + 5
 
 
+@pytest.mark.deep
 def test_results_are_written_and_read(tmp_path):
     _, _, result = collected()
     result.write(tmp_path / "result.json")

@@ -211,6 +211,7 @@ def test_a_million_columns_are_refused_before_they_are_split():
     assert "the row has 100001 cells" in message(quoted)  # splitting stopped there
 
 
+@pytest.mark.deep
 def test_a_cell_of_a_megabyte_is_refused_but_a_long_list_of_labels_is_not():
     assert faults("fine,k\na," + "x" * 1_000_001 + "\n") == [("long-cell", 2, "k")]
     labels = "|".join(f"label number {i}" for i in range(60_000))
@@ -255,6 +256,7 @@ def test_a_written_graph_looks_as_one_would_write_it():
     assert format_csv(read(MENU)) == MENU.replace("plate:3|bowl:1", "plate:0.75|bowl:0.25")
 
 
+@pytest.mark.deep
 @given(graphs())
 def test_reading_what_was_written_gives_an_equal_graph(graph):
     assert read(format_csv(graph)) == graph

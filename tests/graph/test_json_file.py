@@ -35,6 +35,7 @@ def test_a_good_file():
     assert graph_from_json(text, "menu.json") == LabelGraph(["a", "b"], [expected])
 
 
+@pytest.mark.deep
 @given(graphs(), st.booleans())
 def test_reading_what_was_written_gives_an_equal_graph(graph, uniform):
     graph = graph.with_unknown_prior("uniform" if uniform else "frequency")

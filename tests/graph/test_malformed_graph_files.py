@@ -334,6 +334,7 @@ def test_every_fault_of_a_json_file_is_refused(tmp_path, name):
 # ---- anything --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_a_file_changed_at_random_is_refused_or_read_exactly(tmp_path, form):
     path, again = tmp_path / f"graph.{form}", tmp_path / f"again.{form}"

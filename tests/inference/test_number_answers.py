@@ -298,6 +298,7 @@ def effect(sample, joint, place, threshold, risk):
     return gain, after, settles
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
 def test_questions_about_numbers_equal_quadrature(numbers):
     asked = 0

@@ -104,6 +104,7 @@ def assert_same_values(sample, posterior, potentials):
         assert close(found[0], expected)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
 def test_labels_and_values_equal_quadrature(numbers):
     for sample in samples(numbers):

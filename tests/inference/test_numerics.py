@@ -69,6 +69,7 @@ def test_large_scores_are_finite_and_exact(large, dtype, scale):
         assert error <= (torch.finfo(dtype).eps if narrow else 1e-5), name
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scale", [0.5, 1, 2, 4, 10, 30, 100, 1000, 1e4])
 @pytest.mark.parametrize(("fine_count", "kinds"), [(30, 3), (200, 28), (300, 52)])
 def test_float32_is_within_1e5_of_float64(fine_count, kinds, scale):

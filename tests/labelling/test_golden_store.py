@@ -25,6 +25,7 @@ def unpack(version, place, tmp_path):
     engine.dispose()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_golden_store_loads(place, tmp_path, version):
     unpack(version, place, tmp_path)

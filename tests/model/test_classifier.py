@@ -67,6 +67,7 @@ def test_conventions_of_scikit_learn(solver):
 # ---- with a graph ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_softmax_agrees_with_tuned_logistic_regression():
     features, names, test, truth = digits(4)
     features, test = features[:, ::3], test[:, ::3]  # for speed
@@ -140,6 +141,7 @@ def test_evidence(fitted):
         model.predict(test, given={"parity": "od"})
 
 
+@pytest.mark.deep
 def test_fine_labels_without_samples_are_predicted_from_their_parents():
     table = {
         f"{shape} {hue}": {"shape": shape, "hue": hue} for shape in ("bow", "hat", "mug") for hue in ("red", "blue")
@@ -180,6 +182,7 @@ def test_missing_fine_labels_may_be_nan():
     )
 
 
+@pytest.mark.deep
 def test_scale_of_features_does_not_matter_when_they_are_standardized():
     features, names, test, _ = digits(3)
     factors = np.geomspace(0.01, 100, features.shape[1])
@@ -237,6 +240,7 @@ def test_in_a_pipeline():
     assert pipeline.score(test, truth) == pytest.approx(alone.score(test, truth), abs=0.01)
 
 
+@pytest.mark.deep
 def test_in_a_grid_search():
     features, names, test, truth = digits(4)
     found = GridSearchCV(BipartiteClassifier(DIGITS), {"l2": [10.0, 0.01]}, cv=2, scoring="neg_log_loss").fit(
@@ -377,6 +381,7 @@ def test_features_that_are_too_large_as_they_are_are_refused(size, dtype):
         BipartiteClassifier(DIGITS, solver="descent", standardize=False).fit((features * size).astype(dtype), names)
 
 
+@pytest.mark.deep
 def test_samples_that_are_too_far_from_those_of_the_fit_are_refused():
     features, names, test, _ = digits(3)
     model = BipartiteClassifier(DIGITS).fit(features.astype(np.float32), names)
@@ -399,6 +404,7 @@ def test_features_that_are_no_numbers_are_refused(fitted, bad):
 # ---- class means -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_class_means_need_nothing_to_be_set():
     features, names, test, truth = digits(5)
     model = BipartiteClassifier(DIGITS, solver="prototypes").fit(features, names)

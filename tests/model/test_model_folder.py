@@ -409,6 +409,7 @@ def test_an_earlier_model_is_replaced(saved, monkeypatch, can_exchange):
     assert os.listdir(folder.parent) == ["model"]
 
 
+@pytest.mark.deep
 def test_places_where_nothing_is_yet(saved, tmp_path, monkeypatch):
     model, _ = saved
     (tmp_path / "empty").mkdir()

@@ -202,6 +202,7 @@ class TestComparison:
         page = report_page([odd])
         assert '<td class="num">– <span class="range">infinite for 2 photos</span></td>' in page
 
+    @pytest.mark.deep
     def test_how_many_photos_only_some_runs_answered(self, runs):
         def without(run, rows):
             kept = [row for row in range(150) if row not in rows]
@@ -213,6 +214,7 @@ class TestComparison:
         assert "The grey lines and the calibration use all photos" in report_page([runs[0], without(runs[1], {1})])
         assert "lines in grey" not in report_page(runs)
 
+    @pytest.mark.deep
     def test_fine_labels_in_another_order(self, runs):
         """A baseline that was trained without a graph lists its labels by name."""
         graph = runs[1].graph

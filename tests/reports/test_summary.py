@@ -132,6 +132,7 @@ def test_no_mistakes_at_all(runs):
     assert "less sure" in sure
 
 
+@pytest.mark.deep
 def test_three_photos_that_are_right_say_little(runs):
     few = {name: array[:3] if len(array) == 150 else array for name, array in runs[0].arrays.items()}
     run = flawless(replace(runs[0], arrays={**few, "sample": np.arange(3)}))

@@ -106,6 +106,7 @@ def test_filters_are_exact(index, options, count):
             compare(hits, expected)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("per_label", [1, 2, 50])
 def test_at_most_so_many_of_each_label(index, per_label):
     for query, hits in zip(QUERIES, index.search(QUERIES, 8, per_label=per_label), strict=True):
@@ -267,6 +268,7 @@ def test_wrong_arguments(index):
         index.search(QUERIES, where={"dish": 3})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("few", [1, 4, 10**6])
 def test_lists_of_labels_change_no_answer(tmp_path, monkeypatch, few):
     """Whether photos are found by the lists of their labels, or all are looked at."""

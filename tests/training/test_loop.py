@@ -36,6 +36,7 @@ def test_the_statistics_and_the_momentum_are_in_the_checkpoint(unbroken):
     assert not torch.equal(tensors["network.backbone.norm.running_mean"], torch.zeros(8))
 
 
+@pytest.mark.deep
 def test_another_seed_gives_another_run(manifest, unbroken, tmp_path):
     tiny.tune(manifest, tmp_path / "other", seed=1)
     with pytest.raises(AssertionError, match=r"running_mean|weight"):
@@ -100,6 +101,7 @@ def test_a_run_that_died_between_a_row_and_its_checkpoint_goes_on_exactly(manife
     tiny.same(path, unbroken)
 
 
+@pytest.mark.deep
 def test_resuming_a_finished_run_changes_nothing(manifest, unbroken, tmp_path):
     path = tmp_path / "run"
     tiny.tune(manifest, path)
@@ -109,6 +111,7 @@ def test_resuming_a_finished_run_changes_nothing(manifest, unbroken, tmp_path):
     tiny.same(path, unbroken)
 
 
+@pytest.mark.deep
 def test_resuming_falls_back_over_a_damaged_checkpoint(manifest, unbroken, tmp_path):
     path = tmp_path / "run"
     tiny.tune(manifest, path, watcher=tiny.asks_at(7))
@@ -148,6 +151,7 @@ def test_what_is_better(metrics, before, by_top1, by_nll):
     assert is_better(metrics, before, "nll") == by_nll
 
 
+@pytest.mark.deep
 def test_the_best_may_be_that_of_least_surprise(manifest, tmp_path):
     tiny.tune(manifest, tmp_path / "run", best_by="nll")
     rows = tiny.metrics(tmp_path / "run")
@@ -166,6 +170,7 @@ def test_without_validation_the_last_epoch_is_the_best(tmp_path):
 # ---- what may not change ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_other_photos_are_refused(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=3)
@@ -189,6 +194,7 @@ def test_other_photos_are_refused(tmp_path):
 # ---- signals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_within_a_step_stops_after_that_step(manifest, unbroken, tmp_path, number):
     alter = tiny.in_forward(7, lambda network: os.kill(os.getpid(), number))
@@ -221,6 +227,7 @@ def test_a_signal_within_validation_does_not_wait_for_its_end(manifest, unbroken
     tiny.same(tmp_path / "run", unbroken)
 
 
+@pytest.mark.deep
 def test_the_second_signal_stops_at_once(manifest, unbroken, tmp_path):
     def twice(network):
         os.kill(os.getpid(), signal.SIGINT)

@@ -138,6 +138,7 @@ def test_a_bad_photo_is_an_error_that_names_it(own_photos, tmp_path):
         tiny.tune(own_photos, tmp_path / "run")
 
 
+@pytest.mark.deep
 def test_bad_photos_are_left_out_and_named_once(own_photos, tmp_path):
     bad = spoil(own_photos, "*-small-[14].png")  # two to train on, two to validate on
     tuned = tiny.tune(own_photos, tmp_path / "run", on_bad_file="skip", watcher=tiny.asks_at(3))
@@ -168,6 +169,7 @@ def test_bad_photos_weigh_nothing_and_are_not_replaced(own_photos, tmp_path):
     assert tuned.watcher.losses == [pytest.approx(expected.item(), rel=1e-5)]
 
 
+@pytest.mark.deep
 def test_a_batch_without_a_readable_photo(own_photos, tmp_path):
     bad = spoil(own_photos, "*-[0].png")
     tuned = tiny.tune(own_photos, tmp_path / "run", on_bad_file="skip", batch_size=1)

@@ -407,6 +407,7 @@ def test_another_host_name_is_refused(shared, path):
     assert shared.get(path, headers={"host": "evil.example"}).status_code == 421
 
 
+@pytest.mark.deep
 def test_a_public_address_needs_the_token(session):
     security = Security(host="0.0.0.0", port=8123, token="a-long-secret-token")
     with serving(session, security=security) as server, httpx.Client(base_url=server.url) as client:

@@ -245,6 +245,7 @@ def test_of_two_suggestions_for_a_cell_one_can_be_ticked(session, server, page):
 # ---- findings --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_a_finding_is_told_of_each_class_that_it_concerns(tmp_path):
     lines = [f"dish {number},{'yes' if number < 3 else ''}" for number in range(60)]
     (tmp_path / "menu.csv").write_text("\n".join(["fine,spicy", *lines]) + "\n", encoding="utf-8")

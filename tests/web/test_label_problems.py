@@ -83,6 +83,7 @@ def test_a_full_disk_of_a_database_server_is_not_busy(postgres):
         assert store.version == 1
 
 
+@pytest.mark.deep
 def test_damage_is_told_as_such(session, caplog):
     with serving(session) as server, httpx.Client(base_url=server.url) as client:
         assert client.get("/health/ready").json() == {"status": "ready"}

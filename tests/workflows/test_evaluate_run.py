@@ -193,6 +193,7 @@ class TestPlaces:
     def test_a_model_folder_in_a_run(self, run):
         assert evaluate_run(run / "model").folder == run / "evaluations/test"
 
+    @pytest.mark.deep
     def test_a_model_folder_of_its_own(self, run, manifest, tmp_path):
         shutil.copytree(run / "model", tmp_path / "mine")
         with pytest.raises(InputError, match=r"mine: this model is not in a run folder.*name a source of photos"):
@@ -215,6 +216,7 @@ class TestPlaces:
         assert (tmp_path / "mine").exists()
 
 
+@pytest.mark.deep
 def test_a_full_disk_leaves_nothing(run, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")

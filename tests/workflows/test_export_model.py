@@ -104,6 +104,7 @@ def test_photos_of_the_run_that_cannot_be_read_are_left_out(run, manifest, tmp_p
     assert export_model(run, tmp_path / "model.onnx").photos == 23
 
 
+@pytest.mark.deep
 def test_photos_that_plain_pillow_cannot_read_are_left_out_of_that_comparison(run, tmp_path, monkeypatch):
     folder = tmp_path / "mine"
     folder.mkdir()

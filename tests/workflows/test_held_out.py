@@ -250,6 +250,7 @@ def test_the_model_is_calibrated_as_evaluating_would_do_it(photos, tmp_path, tun
     assert model.predict(photos / "red" / "0.png").unknown is not None
 
 
+@pytest.mark.deep
 def test_a_calibration_that_cannot_be_fitted_leaves_the_model(photos, tmp_path):
     rows = ["path,label,split"]
     for path in sorted(photos.rglob("*.png")):

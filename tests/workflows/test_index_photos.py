@@ -113,6 +113,7 @@ def test_a_photo_that_is_named_without_labels_keeps_those_it_has(run, photos, tm
     assert contents(tmp_path / "index") == {str(file): None}
 
 
+@pytest.mark.deep
 def test_other_labels_are_counted(run, photos, tmp_path):
     make_index(run, [photos], tmp_path / "index")
     manifest = tmp_path / "images.csv"
@@ -201,6 +202,7 @@ def test_a_projection_and_what_it_loses(run, photos, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.deep
 def test_another_model_is_refused_by_name(run, photos, tmp_path):
     make_index(run, [photos], tmp_path / "index")
     tiny.classifier(seed=1).save(tmp_path / "other")

@@ -43,6 +43,7 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
+@pytest.mark.deep
 def test_the_first_session_makes_the_store_beside_the_graph(menu_file):
     with open_session(str(menu_file)) as session:
         assert session.store.graph() == LabelGraph.read(menu_file)
@@ -63,6 +64,7 @@ def test_the_first_session_makes_the_store_beside_the_graph(menu_file):
     assert "import it to take its changes over" in notes[0]
 
 
+@pytest.mark.deep
 def test_a_class_that_is_renamed_keeps_its_photos(menu_file, photos):
     """Photos have the names of their folders; whoever renames a class does not touch these."""
 

@@ -234,6 +234,7 @@ class TestStudy:
         assert "softmax 0.41 and 0.52" in text
         assert "9.87" not in text
 
+    @pytest.mark.deep
     def test_what_means_are_over(self, tmp_path):
         one_draw = self.SUMMARY.replace("t over draws", "bootstrap over photos")
         both = self.SUMMARY.replace("t over draws", "bootstrap over photos", 1)
@@ -373,6 +374,7 @@ class TestEvaluationDetails:
         monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
         return make_photos(tmp_path / "photos")
 
+    @pytest.mark.deep
     def test_from_photos_to_a_page_when_the_photos_are_gone(self, manifest, tmp_path):
         run = make_trained_run(tmp_path / "run", manifest, tune="head")
         # Training leaves the features of its photos behind; here an evaluation of them does.
@@ -399,6 +401,7 @@ class TestEvaluationDetails:
         assert (np.diff(results.arrays["similar_distances"], axis=1) >= 0).all()
         assert results.similar.keys() == set(range(len(results.about["similar"])))
 
+    @pytest.mark.deep
     def test_explanations_add_up_to_the_log_odds(self, manifest, tmp_path):
         run = make_trained_run(tmp_path / "run", manifest)
         evaluate_run(run)
@@ -464,6 +467,7 @@ class TestEvaluationDetails:
         assert (results.settings, results.about["training"]) == ({}, None)
         assert "it is not known which photos it was trained with" in results.about["notes"][0]
 
+    @pytest.mark.deep
     def test_bad_photos_and_details_that_are_not_wanted(self, manifest, tmp_path):
         run = make_trained_run(tmp_path / "run", manifest)
         bad = sorted(manifest.parent.glob("test-*"))[4]

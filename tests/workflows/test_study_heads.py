@@ -166,6 +166,7 @@ def log_likelihood_of(fitted, part):
     return log_likelihood(fit, part)
 
 
+@pytest.mark.deep
 def test_kinds_outside_the_set_follow_from_the_fine_labels():
     fitted = fit_study_head("bipartite", GRAPH, ("dish",), TRAIN, VAL, 4)
     assert fitted.model.head.graph.kinds == ("dish",)
@@ -207,6 +208,7 @@ def mean_log_prob(log_probs, part):
     return float(log_probs.detach().gather(1, part.target[:, None]).mean())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", ["prototypes", "prototypes-without-graph"])
 def test_the_closed_form_has_the_best_of_its_shrinkages(head):
     fitted = fit_study_head(head, GRAPH, ("dish",), TRAIN, VAL, 4)
@@ -246,6 +248,7 @@ def test_auto_takes_descent_where_the_training_photos_say_so(monkeypatch):
     assert fitted.model.step(TRAIN) is not None
 
 
+@pytest.mark.deep
 def test_members_of_a_joined_network_are_whitened_apart():
     both = Part(torch.cat([TRAIN.fine, 50 * TRAIN.coarse], dim=1), None, TRAIN.target, (10, 6))
     held = Part(torch.cat([VAL.fine, 50 * VAL.coarse], dim=1), None, VAL.target, (10, 6))
@@ -344,6 +347,7 @@ def test_metrics_of_values_are_those_computed_by_hand():
     assert metrics_of(measured)["spearman:price"] == pytest.approx(1.0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", ["softmax", "bipartite", "prototypes", "sklearn-logistic", "ensemble"])
 def test_metrics_of_values_are_those_of_an_evaluation(head):
     kinds = ("heat", "price", "portion") if head in ("bipartite", "prototypes") else ()

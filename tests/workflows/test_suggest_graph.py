@@ -115,6 +115,7 @@ def test_of_a_graph_there_are_names_alone(tmp_path):
     assert suggest_graph(tmp_path / "one.csv").suggestions == ()
 
 
+@pytest.mark.deep
 def test_a_model_without_its_photos_still_groups(tmp_path, monkeypatch):
     tiny_classifier.register(monkeypatch)
     taught_classifier.fitted().save(tmp_path / "model")

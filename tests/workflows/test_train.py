@@ -140,6 +140,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     assert {start.finegraph for start in starts["broken"]} == {fg.__version__}
 
 
+@pytest.mark.deep
 def test_changed_settings_are_refused_by_name(manifest, tmp_path):
     train_run(settings(manifest), Silent(), run=tmp_path / "run")
     with pytest.raises(SettingsError, match=r"head was 'bipartite', now 'softmax'; seed was 0, now 3"):
@@ -159,6 +160,7 @@ def test_changed_photos_are_refused(manifest, tmp_path):
         train_run(resume_settings(tmp_path / "run", {}), Silent(), run=tmp_path / "run", resume=True)
 
 
+@pytest.mark.deep
 def test_a_run_is_not_overwritten(manifest, tmp_path):
     train_run(settings(manifest), Silent(), run=tmp_path / "run")
     with pytest.raises(RunFolderError, match="this run exists already"):

@@ -69,6 +69,7 @@ def test_kinds_are_those_of_the_species_as_in_the_paper(cub, tmp_path, tune):
     assert set(evaluate_run(tmp_path / "run").result.kind_photos.values()) == {2}
 
 
+@pytest.mark.deep
 def test_photos_count_when_asked_for_and_become_weights_where_they_contradict(cub, tmp_path):
     watcher = Silent()
     settings = TrainSettings(data=cub, network="tiny", weights="none", photo_labels="use")

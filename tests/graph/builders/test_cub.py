@@ -163,6 +163,7 @@ def test_attributes_argument_is_checked(folder):
         graph_from_cub(folder, attributes="all")
 
 
+@pytest.mark.deep
 def test_the_size_of_the_real_data_set(tmp_path):
     rng = np.random.default_rng(0)
     percent = rng.integers(0, 101, (200, 312))

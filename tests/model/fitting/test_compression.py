@@ -84,6 +84,7 @@ def test_features_of_any_size(factor):
         assert bool(torch.isfinite(fit.head(fit.scaling(features)).log_probs()).all())
 
 
+@pytest.mark.deep
 def test_a_fit_compresses_and_says_so():
     normal, targets = photos(6)
     test, truth = photos(6, seed=0)[0] + torch.randn(72, 20, generator=torch.Generator().manual_seed(5)), targets

@@ -107,6 +107,7 @@ def test_bipartite_heads_reach_a_minimum_on_every_form_of_graph(form):
     assert value <= public_objective(zero, features, target, settings).item() + 1e-12
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "changes",
     [
@@ -296,6 +297,7 @@ def copies_of(features, target, weight):
     return features.repeat_interleave(weight, dim=0), target.repeat_interleave(weight)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", ["softmax", "bipartite"])
 def test_weights_count_as_copies(head):
     features, target = menu_samples()

@@ -73,6 +73,7 @@ def test_the_closed_form_alone_where_descent_could_not_come_to_an_end(monkeypatc
     assert solve_head(samples(), GRAPH, SolverSettings(solver="descent")).solver == "descent"
 
 
+@pytest.mark.deep
 def test_a_named_solver_needs_no_reason():
     given = samples()
     descent, closed = (solve_head(given, GRAPH, SolverSettings(solver=name)) for name in ("descent", "prototypes"))

@@ -336,6 +336,7 @@ def test_measured_values_must_be_floats_and_labels_indices():
         fit_head(x, y, graph, kind_targets={"dish": y.double()})
 
 
+@pytest.mark.deep
 def test_a_number_that_few_know_keeps_the_fit_finite():
     graph = menu(6).with_number(Number.from_values("rare", [1.0] + [None] * 5))
     x, y, _ = photos(graph, 2)

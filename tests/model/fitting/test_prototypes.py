@@ -269,6 +269,7 @@ def test_scores_of_the_usual_lead_stay_under_a_doubt():
     )
 
 
+@pytest.mark.deep
 def test_validation_samples_move_the_sharpness_to_what_suits_them():
     graph = _graph()
     x, y = _photos(graph, [3] * 12)

@@ -186,6 +186,7 @@ def test_classes_that_a_training_part_lacks_are_scored_by_their_parents():
     assert found.scores[0, 0] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.deep
 def test_labels_of_the_graph_without_any_sample_do_not_disturb():
     features, target = samples()
     larger = fg.LabelGraph.from_parents(["0", "a", "b", "c", "d", "z"], {"pair": [1, 0, 0, 1, 1, 0]})
@@ -199,6 +200,7 @@ def test_labels_of_the_graph_without_any_sample_do_not_disturb():
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_held_out_samples_choose_what_a_loop_over_the_settings_would():
     features, target = samples(noise=0.5)
     train = LabelledFeatures(features[::2], target[::2])

@@ -266,6 +266,7 @@ def test_a_label_without_samples_is_known_by_its_parents(laplacian):
     assert (guess.log_probs("place").argmax(dim=1) == MENU.parents("place")[unseen]).all()
 
 
+@pytest.mark.deep
 def test_weights_count_as_copies_and_0_as_absence():
     features, coarse, target = menu_samples()
     weight = torch.randint(0, 3, (len(target),), generator=torch.Generator().manual_seed(0))

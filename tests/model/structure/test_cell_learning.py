@@ -57,6 +57,7 @@ def test_odds_count_the_table_as_far_as_it_is_right():
     assert empty.odds == pytest.approx(empty.odds_if_empty)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.1])
 def test_the_share_of_wrong_cells_is_estimated(share):
     """Of 200 cells each of two kinds; by a factor of three where some are wrong, and few where none is."""

@@ -83,6 +83,7 @@ def test_moves_between_two_trees_are_those_of_labels_that_are_elsewhere():
     assert moved([0, 0, 0, 1, 1, 1], [0, 0, 2, 1, 1, 1]) == [("c", "c")]
 
 
+@pytest.mark.deep
 def test_a_tree_that_is_learnt_again_needs_more_than_a_small_gain():
     """With means that moved a little, as those of photos that a network learnt do, nobody leaves their group."""
     random = np.random.default_rng(2)

@@ -65,6 +65,7 @@ def test_photos_one_by_one_give_the_head_of_all_at_once(folder):
         torch.testing.assert_close(model.network.head.state_dict()[name], value, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.deep
 def test_a_lesson_changes_answers_at_once_and_forgetting_restores_them_exactly(folder):
     model = fg.load(folder)
     before = _weights(model)
@@ -158,6 +159,7 @@ def test_a_new_label_of_which_nothing_is_known(folder):
     assert model.graph.kind("dish").unknown.tolist() == [False] * 5 + [True]
 
 
+@pytest.mark.deep
 def test_a_label_that_had_no_photo_when_the_model_was_fitted(tmp_path):
     fitted(labels=(0, 1, 2, 3)).save(tmp_path / "model")
     model = fg.load(tmp_path / "model")
@@ -217,6 +219,7 @@ def test_two_models_of_one_folder_follow_each_other(folder):
     assert [lesson.label for lesson in one.lessons] == ["mapo tofu @ C", "mapo tofu @ C", "mapo tofu @ D"]
 
 
+@pytest.mark.deep
 def test_saving_takes_lessons_along_and_never_drops_those_of_others(folder, tmp_path):
     model = fg.load(folder)
     lesson = model.teach("egg rice @ B", [photo_of(4, 77)])
@@ -260,6 +263,7 @@ def test_taught_labels_are_in_the_graph_that_is_read_alone(folder):
     assert read_model_graph(folder) == model.graph
 
 
+@pytest.mark.deep
 def test_values_of_a_new_label_are_kept(tmp_path):
     graph = fitted().graph.with_number(Number.from_values("price", range(5, 5 + len(fitted().graph)), unit="EUR"))
     model = fitted(graph)

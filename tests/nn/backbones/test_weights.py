@@ -170,6 +170,7 @@ def test_weights_of_another_network(network, file):
     )
 
 
+@pytest.mark.deep
 def test_googlenet_weights_without_auxiliary_branches(file):
     bare = build_backbone("googlenet", auxiliary=False).state_dict()
     message = refusal(bare, file, name="googlenet")
