@@ -9,7 +9,8 @@ cross-entropy or with the five best labels of one photo; both take turns in one 
 Seconds are CPU seconds of all threads; memory is the largest resident memory while a step runs, beyond what was there
 before it. The graph has one kind with 3 labels for 10 fine ones, one with 1 for 100, one with 100 and 5 yes/no kinds.
 The part "mixed" asks a graph that has a number, too, and a kind with 100 labels of which every tenth fine label has one
-of two; the part "names" searches the names of all fine labels, as the picker of the page does.
+of two; in the part "spreads" the values of the number have spreads; the part "names" searches the names of all fine
+labels, as the picker of the page does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from finegraph.graph.name_search import label_search
 from finegraph.graph.number import Number
 from finegraph.nn.compact_linear import compact_head
 
-PARTS = ("made", "train", "questions", "mixed", "names", "compact", "extend")
+PARTS = ("made", "train", "questions", "mixed", "spreads", "names", "compact", "extend")
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,13 @@ def made_graph(fine: int) -> fg.LabelGraph:
     return fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], parents, labels)
 
 
-def mixed_graph(fine: int) -> fg.LabelGraph:
-    """The same graph with a number, and with a kind in which some fine labels have one of two parents."""
+def mixed_graph(fine: int, spread: float = 0.0) -> fg.LabelGraph:
+    """The same graph with a number, and with a kind in which some fine labels have one of two parents.
+
+    Args:
+        fine: the number of fine labels.
+        spread: the largest spread of a value, in shares of it; every value then has one of at least a tenth of this.
+    """
     rng, count = np.random.default_rng(1), 100
     first = rng.permutation(np.concatenate([np.arange(count), rng.integers(0, count, fine - count)]))
     several = rng.random(fine) < 0.1
@@ -75,7 +81,9 @@ def mixed_graph(fine: int) -> fg.LabelGraph:
     coarse, weight = np.repeat(first, 1 + several), np.repeat(np.where(several, 0.5, 1.0), 1 + several)
     coarse[starts[1:][several] - 1] = (first[several] + 1) % count
     kind = Kind("mixed", tuple(f"mixed {i}" for i in range(count)), starts, coarse, weight)
-    price = Number.from_values("price", rng.lognormal(2.5, 0.5, fine), np.zeros(fine), scale="log", unit="EUR")
+    values = rng.lognormal(2.5, 0.5, fine)
+    spreads = values * spread * rng.uniform(0.1, 1.0, fine)
+    price = Number.from_values("price", values, spreads, scale="log", unit="EUR")
     return made_graph(fine).with_kind(kind).with_number(price)
 
 
@@ -226,9 +234,9 @@ class Bench:
         with torch.no_grad():
             self.add("questions", measure(runs, self.rounds), "linear layer, 5 best labels")
 
-    def mixed(self) -> None:
+    def mixed(self, part: str = "mixed", spread: float = 0.0) -> None:
         """Questions about one photo where the graph has a number and a kind with several parents, too."""
-        graph = mixed_graph(self.fine)
+        graph = mixed_graph(self.fine, spread)
         head, x = fg.BipartiteHead(self.features, graph), self.x[:1]
         torch.nn.init.normal_(head.coarse.weight, std=self.features**-0.5)
         label = graph.labels("mixed")[0]
@@ -242,13 +250,18 @@ class Bench:
             "answer, with a number": lambda p: p.answer(),
             "questions, with a number": lambda p: p.questions(),
             "given a range of the number": lambda p: p.given({"price": "10..15"}).top(5),
+            "median given a range of the number": lambda p: p.given({"price": "10..15"}).value("price").quantile(0.5),
             "given a label of the mixed kind": lambda p: p.given({"mixed": label}).top(5),
         }
         runs: dict[str, Callable[[], object]] = {"linear layer, 5 best labels": lambda: self.linear(x).topk(5)}
         for name, ask in asked.items():
             runs[name] = lambda ask=ask: ask(head(x))
         with torch.no_grad():
-            self.add("mixed", measure(runs, self.rounds), "linear layer, 5 best labels")
+            self.add(part, measure(runs, self.rounds), "linear layer, 5 best labels")
+
+    def spreads(self) -> None:
+        """The same if the values of the number have spreads."""
+        self.mixed("spreads", 0.2)
 
     def names(self) -> None:
         """A search of the names of the fine labels, made ready first, and one that finds none."""

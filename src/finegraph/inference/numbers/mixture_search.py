@@ -23,16 +23,18 @@ from torch import Tensor
 from finegraph.inference.numbers.normal import Rising, log_interval
 
 _NEGLIGIBLE = 1e-14
-_ROUNDING = 1e-13
+ROUNDING = 1e-13
 """The relative tolerance of probabilities, so that rounding decides nothing."""
 _MAX_DEVIATIONS = 38.5
 """Beyond this many standard deviations the normal distribution underflows in float64."""
 _DIVISIONS, _MAX_STEPS = 16, 40
 """The number of parts an interval is divided into in each step, and the maximum number of steps."""
-_PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Starting points of the search for shortest intervals, in standard deviations from the mean of a component."""
 _MAX_CENTRES = 64
 """The search starts around this many components, the most probable ones."""
+_EVEN = 255
+"""With more components, into how many stretches all values are divided."""
 _STRETCHES, _ZOOMS, _NEWTON_STEPS = 4, 7, 8
 """With points: the number of stretches that are refined, of refinements, and of Newton steps for the end of each
 interval."""
@@ -45,7 +47,7 @@ _MAX_TOGETHER = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class MixtureSearch:
-    """The components of each sample that are not negligible, sorted by their mean, in float64.
+    """The components of each sample that are not negligible, in float64; if all are points, sorted by their mean.
 
     Attributes:
         weights: the probabilities of the components.
@@ -70,13 +72,17 @@ class MixtureSearch:
         low: Float[Tensor, "batch 1"] | None,
         high: Float[Tensor, "batch 1"] | None,
     ) -> MixtureSearch:
-        """Drop negligible components and sort the others; arguments are as the attributes, but with the variance."""
+        """Drop negligible components and sort the others; arguments are as the attributes, but with the variance.
+
+        A single sample's components are not sorted unless all are points: nothing else needs their order.
+        """
         if len(weights) == 1:
             # Sorting many components takes longer than all the rest, so what is in order already is not sorted.
             possible = (weights[0] > _NEGLIGIBLE / max(1, weights.shape[1])).nonzero().squeeze(1)
             if 0 < len(possible) < weights.shape[1]:
                 weights, mean, variance = (values.index_select(1, possible) for values in (weights, mean, variance))
-            order = None if bool((mean[:, 1:] >= mean[:, :-1]).all()) else mean.argsort(dim=1)
+            in_order = bool(variance.any()) or bool((mean[:, 1:] >= mean[:, :-1]).all())
+            order = None if in_order else mean.argsort(dim=1)
         else:
             sorted_weights, order = weights.sort(dim=1, descending=True)
             rest = sorted_weights.flip(1).cumsum(dim=1).flip(1)
@@ -94,11 +100,11 @@ class MixtureSearch:
 
     def quantile(self, q: Float[Tensor, "batch place"]) -> Float[Tensor, "batch place"]:
         """The smallest value whose distribution function is at least q."""
-        goal = q * (1.0 - _ROUNDING)
+        goal = q * (1.0 - ROUNDING)
         if self.points:
             place = torch.searchsorted(self.weights.cumsum(dim=1), goal).clamp_max(self.mean.shape[1] - 1)
             return self.mean.gather(1, place)
-        below, above, start, stop = self._ends()
+        below, above, start, stop = self.ends()
         # Start one floating-point number below, so that a point at the very end is found too.
         low = torch.nextafter(below, torch.full_like(below, -torch.inf)).expand_as(q)
         high = above.expand_as(q)
@@ -115,7 +121,9 @@ class MixtureSearch:
             low, high = new_low, new_high
         return torch.where(q <= 0, start, torch.where(q >= 1, stop, high))
 
-    def _ends(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def ends(
+        self,
+    ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"], Float[Tensor, "_ 1"], Float[Tensor, "_ 1"]]:
         """Bounds below and above all values with a density in float64, and the ends of the support."""
         reach = _MAX_DEVIATIONS * self.deviation
         if self.low is None or self.high is None:
@@ -166,27 +174,28 @@ class MixtureSearch:
         sums = self.cdf(places).contiguous()
         smooth = bool((self.deviation > 0).all())
         if smooth:
-            starts, best = self._smooth_starts(probability, outer, growth, places, sums)
+            starts, best = self.smooth_starts(probability, outer, growth, places, sums)
         else:
             starts, best = self._divided_starts(probability, outer, places, sums)
         starts = torch.cat([starts, places.gather(1, best)], dim=1)
         q = self.cdf(starts, before=True) + probability
         if smooth:
             # The shortest interval can be chosen without the last digits of its end.
-            length = _length(starts, self._near_quantile(q, places, sums), outer)
-            chosen = length.masked_fill(q > 1.0 + _ROUNDING, torch.inf).argmin(dim=1, keepdim=True)
+            length = interval_lengths(starts, self.near_quantile(q, places, sums), outer)
+            chosen = length.masked_fill(q > 1.0 + ROUNDING, torch.inf).argmin(dim=1, keepdim=True)
             starts, q = starts.gather(1, chosen), q.gather(1, chosen)
-        ends = torch.where(q > 1.0 + _ROUNDING, torch.inf, self.quantile(q.clamp_max(1.0)))
-        chosen = _length(starts, ends, outer).argmin(dim=1, keepdim=True)
+        ends = torch.where(q > 1.0 + ROUNDING, torch.inf, self.quantile(q.clamp_max(1.0)))
+        chosen = interval_lengths(starts, ends, outer).argmin(dim=1, keepdim=True)
         return starts.gather(1, chosen), ends.gather(1, chosen)
 
-    def _smooth_starts(
+    def smooth_starts(
         self,
         probability: float,
         outer: Rising,
         growth: float,
         places: Float[Tensor, "batch place"],
         sums: Float[Tensor, "batch place"],
+        halvings: int = _HALVINGS,
     ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
         """The starts of the shortest intervals in the best stretches, without points, and the indices of their places.
 
@@ -196,14 +205,15 @@ class MixtureSearch:
             growth: the growth rate of the slope of `outer`.
             places: the starting points, sorted.
             sums: the distribution function at the starting points.
+            halvings: how often a stretch is halved.
         """
-        best = _best_places(_length(places, _between(sums + probability, places, sums), outer))
+        best = best_places(interval_lengths(places, quantiles_between(sums + probability, places, sums), outer))
         left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
-        for _ in range(_HALVINGS):
+        for _ in range(halvings):
             start = 0.5 * (left + right)
             q = self.cdf(start) + probability
-            end = self._near_quantile(q, places, sums, _SMOOTH_STEPS)
-            grows = self._density(start) * torch.exp(growth * (end - start)) > self._density(end)
+            end = self.near_quantile(q, places, sums, _SMOOTH_STEPS)
+            grows = self.density(start) * torch.exp(growth * (end - start)) > self.density(end)
             grows |= (q >= 1.0) | ~end.isfinite()
             left, right = torch.where(grows, left, start), torch.where(grows, start, right)
         return 0.5 * (left + right), best
@@ -215,15 +225,17 @@ class MixtureSearch:
         places: Float[Tensor, "batch place"],
         sums: Float[Tensor, "batch place"],
     ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
-        """The same if there are points, at which lengths jump; arguments are as for `_smooth_starts`."""
-        length = _length(places, self._near_quantile(self.cdf(places, before=True) + probability, places, sums), outer)
-        best = _best_places(length)
+        """The same if there are points, at which lengths jump; arguments are as for `smooth_starts`."""
+        length = interval_lengths(
+            places, self.near_quantile(self.cdf(places, before=True) + probability, places, sums), outer
+        )
+        best = best_places(length)
         left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
         parts = torch.arange(_DIVISIONS + 1, device=places.device) / _DIVISIONS
         for _ in range(_ZOOMS):
             starts = (left.unsqueeze(2) + (right - left).unsqueeze(2) * parts).flatten(start_dim=1)
-            ends = self._near_quantile(self.cdf(starts, before=True) + probability, places, sums)
-            chosen = _length(starts, ends, outer).view(*left.shape, -1).argmin(dim=2, keepdim=True)
+            ends = self.near_quantile(self.cdf(starts, before=True) + probability, places, sums)
+            chosen = interval_lengths(starts, ends, outer).view(*left.shape, -1).argmin(dim=2, keepdim=True)
             starts = starts.view(*left.shape, -1)
             left, right = (starts.gather(2, (chosen + step).clamp(0, _DIVISIONS)).squeeze(2) for step in (-1, 1))
         return 0.5 * (left + right), best
@@ -233,28 +245,34 @@ class MixtureSearch:
     ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
         """The shortest interval from a point to the first one at which the sum suffices; ties go to the first."""
         sums = self.weights.cumsum(dim=1)
-        goal = (sums - self.weights + probability) * (1.0 - _ROUNDING)
+        goal = (sums - self.weights + probability) * (1.0 - ROUNDING)
         stop = torch.searchsorted(sums, goal)
         last = self.mean.shape[1] - 1
         ends = self.mean.gather(1, stop.clamp_max(last))
-        length = torch.where(stop <= last, _length(self.mean, ends, outer), torch.inf)
+        length = torch.where(stop <= last, interval_lengths(self.mean, ends, outer), torch.inf)
         shortest = length.amin(dim=1, keepdim=True)
-        chosen = (length <= shortest + _ROUNDING * shortest.abs()).int().argmax(dim=1, keepdim=True)
+        chosen = (length <= shortest + ROUNDING * shortest.abs()).int().argmax(dim=1, keepdim=True)
         return self.mean.gather(1, chosen), ends.gather(1, chosen)
 
     def _places(self) -> Float[Tensor, "batch place"]:
         """The starting points of the search, sorted."""
         heavy = self.weights.topk(min(_MAX_CENTRES, self.weights.shape[1]), dim=1).indices
         mean, deviation = self.mean.gather(1, heavy).unsqueeze(2), self.deviation.gather(1, heavy).unsqueeze(2)
-        places = (mean + deviation * self.mean.new_tensor(_PLACES)).flatten(start_dim=1)
+        places = (mean + deviation * self.mean.new_tensor(PLACES)).flatten(start_dim=1)
+        if self.mean.shape[1] > _MAX_CENTRES:
+            # The tails may be those of components that are not among these.
+            reach = 4.0 * self.deviation
+            low, high = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
+            shares = torch.arange(_EVEN + 1, dtype=places.dtype, device=places.device) / _EVEN
+            places = torch.cat([places, low + (high - low) * shares], dim=1)
         if self.low is not None and self.high is not None:
             shares = torch.arange(1, 64, dtype=places.dtype, device=places.device) / 64
             between = self.quantile(shares.expand(len(places), -1))
-            below, above, _, _ = self._ends()
+            below, above, _, _ = self.ends()
             places = torch.cat([places.clamp(below, above), below, above, between], dim=1)
         return places.sort(dim=1).values
 
-    def _near_quantile(
+    def near_quantile(
         self,
         q: Float[Tensor, "batch item"],
         places: Float[Tensor, "batch place"],
@@ -273,18 +291,18 @@ class MixtureSearch:
         low, high = places.gather(1, (after - 1).clamp(0, last)), places.gather(1, after.clamp_max(last))
         value = high
         if steps < _NEWTON_STEPS:
-            value = _between(q, places, sums)
+            value = quantiles_between(q, places, sums)
             value = torch.where(value.isfinite(), value, high)
         for _ in range(steps):
             sum_here = self.cdf(value)
             low, high = torch.where(sum_here < q, value, low), torch.where(sum_here < q, high, value)
-            step = value - (sum_here - q) / self._density(value)
+            step = value - (sum_here - q) / self.density(value)
             value = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
         # If the distribution function jumps over q at a place, the quantile is that place.
         jumps = self.cdf(high, before=True) < q
         return torch.where(after > last, torch.inf, torch.where(jumps, high, value))
 
-    def _density(self, value: Float[Tensor, "batch item"]) -> Float[Tensor, "batch item"]:
+    def density(self, value: Float[Tensor, "batch item"]) -> Float[Tensor, "batch item"]:
         """The density; points have none."""
         place, mean, deviation = value.unsqueeze(2), self.mean.unsqueeze(1), self.deviation.unsqueeze(1)
         scale = torch.where(deviation == 0, 1.0, deviation)
@@ -295,7 +313,7 @@ class MixtureSearch:
         return torch.where(deviation == 0, 0.0, self.weights.unsqueeze(1) * log_density.exp()).sum(dim=2)
 
 
-def _length(
+def interval_lengths(
     low: Float[Tensor, "batch place"], high: Float[Tensor, "batch place"], outer: Rising
 ) -> Float[Tensor, "batch place"]:
     """The lengths of intervals; infinite if an end is."""
@@ -303,7 +321,7 @@ def _length(
     return torch.where(high.isposinf() | length.isnan(), torch.inf, length)
 
 
-def _between(
+def quantiles_between(
     q: Float[Tensor, "batch item"], places: Float[Tensor, "batch place"], sums: Float[Tensor, "batch place"]
 ) -> Float[Tensor, "batch item"]:
     """Quantiles by linear interpolation between places; infinite beyond the last."""
@@ -315,7 +333,7 @@ def _between(
     return torch.where(after > last, torch.inf, low + share * (high - low))
 
 
-def _best_places(length: Float[Tensor, "batch place"]) -> Int[Tensor, "batch item"]:
+def best_places(length: Float[Tensor, "batch place"]) -> Int[Tensor, "batch item"]:
     """The best local minima. Being local minima, they lie in different stretches."""
     padded = torch.nn.functional.pad(length, (1, 1), value=torch.inf)
     lowest = torch.where((length <= padded[:, :-2]) & (length <= padded[:, 2:]), length, torch.inf)

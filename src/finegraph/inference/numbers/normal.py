@@ -24,6 +24,8 @@ Rising = Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
 _NODES = 96
 _NEGLIGIBLE = 40.0
 """Densities below exp(-40) of the largest are left out of the quadrature."""
+_MANY = 1 << 14
+"""As many logs of probabilities are computed case by case, each in the one way that is exact for it."""
 _NARROW = 1e-2
 """On an interval narrower than this, relative to the length on which the density changes, the density is taken as
 constant with a second-order correction."""
@@ -39,23 +41,50 @@ def log_interval(
         high: the upper end, which may be infinity; at least `low`.
         width: high - low, computed by the caller without the rounding error of the two; at least 0.
     """
-    central = torch.log(0.5 * (torch.special.erf(high / math.sqrt(2.0)) - torch.special.erf(low / math.sqrt(2.0))))
+    central = (low <= 0) & (high >= 0)
+    narrow = width * (0.5 * (low + high)).abs().clamp_min(1.0) < _NARROW
+    empty = low.isposinf() | high.isneginf() | (width <= 0)
+    if torch.compiler.is_compiling() or narrow.numel() < _MANY:
+        result = torch.where(central, _log_of_central(low, high), _log_of_tail(low, high, width))
+        result = torch.where(narrow, _log_of_strip(low, high, width), result)
+        return torch.where(empty, -torch.inf, result)
+    low, high, width, central = (values.expand_as(narrow) for values in (low, high, width, central))
+    result = torch.full_like(narrow, -torch.inf, dtype=torch.result_type(low, high))
+    central, tail, strip = central & ~narrow & ~empty, ~(central | narrow | empty), narrow & ~empty
+    result[central] = _log_of_central(low[central], high[central])
+    result[tail] = _log_of_tail(low[tail], high[tail], width[tail])
+    result[strip] = _log_of_strip(low[strip], high[strip], width[strip])
+    return result
+
+
+def _log_of_central(low: Float[Tensor, "*#shape"], high: Float[Tensor, "*#shape"]) -> Float[Tensor, "*#shape"]:
+    """`log_interval` of an interval around 0."""
+    return torch.log(0.5 * (torch.special.erf(high / math.sqrt(2.0)) - torch.special.erf(low / math.sqrt(2.0))))
+
+
+def _log_of_tail(
+    low: Float[Tensor, "*#shape"], high: Float[Tensor, "*#shape"], width: Float[Tensor, "*#shape"]
+) -> Float[Tensor, "*#shape"]:
+    """`log_interval` of an interval above or below 0."""
     # An interval above 0 is mirrored to below 0, so that both ends are negative.
     near = torch.where(low > 0, -low, high)
     far = torch.where(low > 0, -high, low)
     decay = torch.exp(0.5 * width * (near + far))
     beyond = decay * torch.special.erfcx(-far / math.sqrt(2.0))
     beyond = torch.where(far.isinf(), 0.0, beyond)
-    tail = torch.log(0.5 * (torch.special.erfcx(-near / math.sqrt(2.0)) - beyond)) - 0.5 * near * near
+    return torch.log(0.5 * (torch.special.erfcx(-near / math.sqrt(2.0)) - beyond)) - 0.5 * near * near
+
+
+def _log_of_strip(
+    low: Float[Tensor, "*#shape"], high: Float[Tensor, "*#shape"], width: Float[Tensor, "*#shape"]
+) -> Float[Tensor, "*#shape"]:
+    """`log_interval` of an interval on which the density hardly changes."""
     middle = 0.5 * (low + high)
-    strip = (
+    return (
         torch.log(width)
         + torch.log1p(width * width * (middle * middle - 1.0) / 24.0)
         - 0.5 * (middle * middle + math.log(2.0 * math.pi))
     )
-    result = torch.where((low <= 0) & (high >= 0), central, tail)
-    result = torch.where(width * middle.abs().clamp_min(1.0) < _NARROW, strip, result)
-    return torch.where(near.isneginf() | (width <= 0), -torch.inf, result)
 
 
 def interval_log_prob(

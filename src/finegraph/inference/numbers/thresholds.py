@@ -9,8 +9,9 @@ w_u the probability of component u of the number, p_u that of its best fine labe
     settles  =  below [max_u p_u F_u(c) >= (1 - risk) below] + the same above
 
 Thresholds c are the roundest numbers between neighbouring values of fine labels. The one with the largest gain is
-asked. With exact values all are compared, in linear time. With spreads at most 64 are, at evenly spaced quantiles. The
-effects are exact, in float64.
+asked. With exact values all are compared, in linear time. With spreads at most 64 are, at evenly spaced quantiles; if
+there are very many components, by merged ones (`large_mixture.py`). The effects of the chosen one are exact, in
+float64.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph, Number
 from finegraph.graph.kind import FloatArray
+from finegraph.inference.numbers.large_mixture import MANY_COMPONENTS, merged_components
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import Components
 from finegraph.inference.numerics import Constants
@@ -164,6 +166,9 @@ def _best_with_spreads(
         below = weights.cumsum(dim=1).index_select(1, last).contiguous()
         shares = torch.arange(1, MAX_THRESHOLDS + 1, dtype=below.dtype, device=below.device) / (MAX_THRESHOLDS + 1)
         places = torch.searchsorted(below, shares.repeat(len(below), 1)).clamp_max(len(inner) - 1)
+    if weights.shape[1] > MANY_COMPONENTS:
+        gains = [_gains_of_merged(row, inner[places[row]], weights, components) for row in range(len(weights))]
+        return places.gather(1, _first_best(torch.cat(gains)).unsqueeze(1)).squeeze(1)
     count = places.shape[1]
     step = max(1, MAX_TOGETHER // (count * weights.shape[1]))
     gains = []
@@ -174,6 +179,22 @@ def _best_with_spreads(
         under = _rows_of(components, rows).interval_probabilities(torch.full_like(ends, -torch.inf), ends)
         gains.append(_gain(weights[rows], under).view(-1, count))
     return places.gather(1, _first_best(torch.cat(gains)).unsqueeze(1)).squeeze(1)
+
+
+def _gains_of_merged(
+    row: int, ends: Float[Tensor, " place"], weights: Float[Tensor, "batch component"], components: Components
+) -> Float[Tensor, "1 place"]:
+    """The gains of thresholds for one sample, by its merged components."""
+    rows = torch.full((1,), row, device=weights.device)
+    _, mean, variance, low, high = _rows_of(components, rows)
+    own = weights[row] > 0
+    if not bool(own.any()):
+        return torch.zeros_like(ends)[None]
+    parts = (values[own] for values in (weights[row], mean[0], variance[0].sqrt()))
+    total, mean, deviation = (values[None] for values in merged_components(*parts))
+    merged = Components(torch.zeros_like(total), mean, deviation.square(), low, high)
+    under = merged.interval_probabilities(torch.full_like(ends, -torch.inf)[:, None], ends[:, None])
+    return _gain(total.expand_as(under), under)[None]
 
 
 def _rows_of(components: Components, rows: Tensor) -> Components:

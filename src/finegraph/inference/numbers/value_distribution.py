@@ -5,7 +5,7 @@
 On a log scale, the components are log-normal in the user's unit. Evidence may cut them to an interval. An exact value
 is a point, at which the distribution function jumps. All answers are in the user's unit and in float64.
 
-`mixture_search.py` finds quantiles and shortest intervals.
+`mixture_search.py` finds quantiles and shortest intervals, `large_mixture.py` those of very many components.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import Number
 from finegraph.inference.numbers.known_values import interval_of
-from finegraph.inference.numbers.mixture_search import MixtureSearch
+from finegraph.inference.numbers.large_mixture import Search, search_of
 from finegraph.inference.numbers.normal import cut_moments
 from finegraph.inference.numbers.potential import Components
 
@@ -166,9 +166,9 @@ class ValueDistribution:
         return {}
 
     @cached_property
-    def _search(self) -> MixtureSearch:
+    def _search(self) -> Search:
         _, mean, variance, low, high = self._expanded
-        return MixtureSearch.of(self.weights.detach(), mean.detach(), variance.detach(), low, high)
+        return search_of(self.weights.detach(), mean.detach(), variance.detach(), low, high)
 
     @property
     def _expanded(self) -> Components:
