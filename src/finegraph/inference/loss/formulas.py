@@ -131,7 +131,7 @@ def loss_and_gradients(
         prob_grads = prob_grads if kept is None else prob_grads.mul_(kept)
         others = numbers = None
         if readings is not None and read is not None:
-            own = prob_grads[:, count:].to(read.probs.dtype)
+            own = prob_grads[:, count:].to(read.probs.dtype).contiguous()
             others = OtherFactors(readings.total_weight, read.factors(own)).to(probs.dtype)  # (n5)
             numbers = read.score_gradient(own)  # (n6)
         fine_grad = sums.gradient(prob_grads[:, :count], targets.weight, scale, others)  # (6)

@@ -221,7 +221,7 @@ class TableRows(NamedTuple):
 
     def combined(self, weight: Float[Tensor, "batch number"]) -> Float[Tensor, "batch fine"]:
         """The sum over the numbers of weight times likelihood."""
-        own = weight.reshape(-1)
+        own = weight.view(-1)
         return torch.embedding_bag(
             self.table, self.row, self.start, mode=0, per_sample_weights=own, include_last_offset=True
         )[0]
