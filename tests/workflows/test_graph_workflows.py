@@ -1,3 +1,4 @@
+import csv
 import os
 
 import paper_layouts
@@ -11,6 +12,7 @@ from finegraph.graph.kind_worth import kind_worth
 from finegraph.labelling import LabelStore
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.graph import check_graph, show_graph
+from finegraph.workflows.labels.graph_sources import read_graph_of
 from finegraph.workflows.training.training_data import read_training_data, with_whole_paths
 
 
@@ -112,15 +114,22 @@ def places(tmp_path, menu_file, monkeypatch):
     }
 
 
+def write_rows(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
 @pytest.mark.deep
 def test_whatever_has_a_graph_is_checked_shown_and_trained_with(places, tmp_path):
-    photos = str(tmp_path / "photos")
+    photos = tmp_path / "two.csv"
     for place, (fine, kinds) in places.items():
         checked = check_graph(place)
         assert (checked.file, checked.fine, checked.kinds, checked.errors) == (place, fine, kinds, 0), place
         shown = show_graph(place, svg=tmp_path / "graph.svg")
         assert (shown.file, shown.summary.fine, shown.summary.kinds) == (place, fine, kinds), place
-        settings = with_whole_paths(TrainSettings(data=photos, graph=place))
+        one, other = read_graph_of(place).fine[:2]
+        write_rows(photos, [["path", "label"], ["photos/x/1.png", one], ["photos/y/1.png", other]])
+        settings = with_whole_paths(TrainSettings(data=str(photos), graph=place))
         assert len(read_training_data(settings).graph) == fine, place
 
 
