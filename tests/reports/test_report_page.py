@@ -15,6 +15,7 @@ from finegraph.reports.report_page import report_page
 from finegraph.reports.run_results import read_run
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import made_up_graph, make_run
+from serving import until
 
 
 @pytest.fixture(scope="module")
@@ -364,8 +365,8 @@ def test_a_command_is_copied_without_the_right_to_the_clipboard(page, address):
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.locator(".worst .doubt").first.click()
     page.locator("#viewer .copy").first.click()
-    page.wait_for_function("getSelection().toString() !== ''")
-    assert page.evaluate("getSelection().toString()") == page.locator("#viewer code").first.inner_text()
+    command = page.locator("#viewer code").first.inner_text()
+    until(lambda: page.evaluate("getSelection().toString()") == command)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -168,7 +168,7 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     few = photos.count()
     buttons[two].click()  # or that one: the photos follow
     settle(page)
-    page.wait_for_function(f"document.querySelectorAll('#similar li').length > {few}")
+    photos.nth(few).wait_for()
     assert {text.split("\n")[0].partition(" @ ")[2] for text in photos.all_inner_texts()} == {one, two}
     words.get_by_role("button", name="Show all").click()
     words.get_by_text("By appearance only").wait_for()

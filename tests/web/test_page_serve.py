@@ -2,6 +2,7 @@
 
 import base64
 import io
+from functools import partial
 
 import pytest
 from page_steps import FORMS, another_model, choose, expected, expected_of, open_page, settle, shown
@@ -13,7 +14,7 @@ from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.security import Security
 from finegraph.web.serve.answer_text import answer_words, percent
 from finegraph.web.serve.answering import ServedModel
-from serving import photo_bytes, running
+from serving import photo_bytes, running, until
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 HOSTILE = {
@@ -379,15 +380,13 @@ def test_three_hundred_hostile_names_are_text_and_push_nothing_aside(request, fa
             choose(page, content, name="<img src=x onerror=window.hit=1>\u202e.png")
             wanted = [label for label, _ in expected(server, content)]
             assert page.locator("#top .name").evaluate_all("all => all.map((one) => one.textContent)") == wanted
+            options = page.get_by_role("option")
+            listed = partial(options.evaluate_all, "all => all.map((one) => one.firstChild.textContent)")
             for number, name in enumerate(HOSTILE_NAMES):
                 label = f"{name} {number}"  # all that hold its beginning are listed, also where it is very long
                 box = page.get_by_role("combobox", name="Find a place")
                 box.fill(label)
-                page.wait_for_function(
-                    "label => [...document.querySelectorAll('[role=option]')].some((one) => "
-                    "one.firstChild.textContent === label)",
-                    arg=label,
-                )
+                until(lambda label=label: label in listed())
                 box.fill("")
             page.get_by_role("group", name="place").get_by_role("button").first.click()
             settle(page)

@@ -5,6 +5,7 @@ import os
 import pytest
 from page_steps import choose, open_page, settle, shown
 from PIL import Image
+from playwright.sync_api import expect
 from test_serve_lessons import _file
 
 import finegraph as fg
@@ -101,9 +102,7 @@ def test_a_new_label_with_its_coarse_labels(server, page, photo, screen):
     teach.get_by_role("button", name="Remove").click()
     teach.get_by_role("button", name="No, this is").wait_for()
     settle(page)
-    page.wait_for_function(
-        "() => ![...document.querySelectorAll('#top li')].some((row) => row.innerText.includes('@ C'))"
-    )
+    expect(page.locator("#top li").filter(has_text="@ C")).to_have_count(0)
 
 
 def test_the_name_of_the_person_is_recorded_after_yes_too(server, page, photo):
