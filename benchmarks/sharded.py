@@ -30,13 +30,13 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.processes import Processes
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.distributed import Ranks, joined_ranks
 
 
-class Counted(Exchange):
+class Counted(Processes):
     """An exchange that counts the bytes that are handed to it."""
 
     def __init__(self, ranks: Ranks) -> None:

@@ -14,8 +14,8 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph.label_shards import label_shard
-from finegraph.inference.loss.rows_loss import Exchange
 from finegraph.inference.numerics import Constants
+from finegraph.inference.processes import Processes
 from finegraph.inference.sums import label_rows
 from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import sharded_head
@@ -42,7 +42,7 @@ class Meeting:
             tensor.copy_(found)
 
 
-class Threads(Exchange):
+class Threads(Processes):
     """One of several threads."""
 
     def __init__(self, meeting, rank):
@@ -60,7 +60,7 @@ class Threads(Exchange):
             self.meeting.reduce(self.rank, tensor, lambda all_of: all_of[0])
 
 
-class NoExchange(Exchange):
+class NoExchange(Processes):
     """Other processes are never asked."""
 
     def sum(self, tensors):
@@ -502,7 +502,7 @@ def test_what_is_refused():
     graph = fg.LabelGraph(["a", "b"])
     with pytest.raises(InputError, match="process 1 of 3 would hold none of the 2 fine labels; use fewer"):
         [label_shard(graph, rank, 3) for rank in range(3)]
-    part = ShardedHead(FEATURES, graph, Exchange())
+    part = ShardedHead(FEATURES, graph, Processes())
     doubting = fg.BipartiteHead(FEATURES, graph)
     doubting.doubt = 0.5
     for take in (part.take, part.take_first):

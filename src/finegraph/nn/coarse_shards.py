@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard
-from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.processes import Processes
 
 
 class CoarseBlock(NamedTuple):
@@ -72,7 +72,7 @@ def coarse_blocks(graph: LabelGraph, shard: LabelShard, *, by_kind: bool) -> tup
 
 
 def coarse_rows(
-    features: Float[Tensor, "batch _"], layer: nn.Linear, block: CoarseBlock, exchange: Exchange
+    features: Float[Tensor, "batch _"], layer: nn.Linear, block: CoarseBlock, exchange: Processes
 ) -> Float[Tensor, "batch coarse"]:
     """The scores of the coarse labels of a layer.
 
@@ -97,7 +97,7 @@ class _CoarseRows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, block: CoarseBlock, exchange: Exchange
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, block: CoarseBlock, exchange: Processes
     ) -> Tensor:
         ctx.block, ctx.exchange = block, exchange
         ctx.save_for_backward(features, weight)
@@ -130,7 +130,7 @@ class _SumValues(torch.autograd.Function):
     """Numbers summed over all processes; the gradient of the sum is that of each part."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, exchange: Exchange) -> Tensor:
+    def forward(ctx: Any, values: Tensor, exchange: Processes) -> Tensor:
         total = values.clone()
         exchange.sum([total])
         return total
@@ -140,7 +140,7 @@ class _SumValues(torch.autograd.Function):
         return grads[0], None
 
 
-def sum_values(values: Float[Tensor, " batch"], exchange: Exchange) -> Float[Tensor, " batch"]:
+def sum_values(values: Float[Tensor, " batch"], exchange: Processes) -> Float[Tensor, " batch"]:
     """The sum over all processes; its gradient is that of the part of each."""
     result: Tensor = _SumValues.apply(values, exchange)  # type: ignore[no-untyped-call]
     return result
@@ -150,7 +150,7 @@ class _SumGradients(torch.autograd.Function):
     """A matrix that all processes have, and the sum of its gradients."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, exchange: Exchange, columns: tuple[slice, ...]) -> Tensor:
+    def forward(ctx: Any, values: Tensor, exchange: Processes, columns: tuple[slice, ...]) -> Tensor:
         ctx.exchange, ctx.columns = exchange, columns
         return values.view_as(values)
 
@@ -162,7 +162,7 @@ class _SumGradients(torch.autograd.Function):
 
 
 def sum_gradients(
-    values: Float[Tensor, "batch _"], exchange: Exchange, columns: tuple[slice, ...] = (slice(None),)
+    values: Float[Tensor, "batch _"], exchange: Processes, columns: tuple[slice, ...] = (slice(None),)
 ) -> Float[Tensor, "batch _"]:
     """The same values; their gradient, to which each process adds a part, is summed in some columns."""
     result: Tensor = _SumGradients.apply(values, exchange, columns)  # type: ignore[no-untyped-call]

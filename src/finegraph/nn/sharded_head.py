@@ -31,11 +31,12 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard, label_shard
-from finegraph.inference.loss.rows_loss import SINGLE_PROCESS, Exchange, RowsTask, rows_loss, rows_task
+from finegraph.inference.loss.rows_loss import RowsTask, rows_loss, rows_task
 from finegraph.inference.numbers.number_rows import NumberRows, NumberSums, summed_terms
 from finegraph.inference.numbers.potential import components_of
 from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import Constants, LogSums, without_autocast
+from finegraph.inference.processes import ONE_PROCESS, Processes
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.inference.sums.label_rows import LabelRows, chunk_rows, joint_score_chunks
 from finegraph.inference.sums.targets import KindWeights, Reduction, Targets
@@ -84,13 +85,13 @@ class ShardedHead(nn.Module):
         self,
         features: int,
         graph: LabelGraph,
-        exchange: Exchange,
+        exchange: Processes,
         *,
         rank: int | None = None,
         size: int | None = None,
         coarse_features: CoarseSizes = None,
         bias: bool = True,
-        groups: Exchange = SINGLE_PROCESS,
+        groups: Processes = ONE_PROCESS,
     ) -> None:
         """Make the part of an untrained head.
 

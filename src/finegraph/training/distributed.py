@@ -30,14 +30,14 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from finegraph.errors import JobError
-from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.processes import Processes
 
 _TIMEOUT = timedelta(minutes=30)
 """How long to wait for a process that is alive but silent; a dead one is noticed at once."""
 
 
 @dataclass(frozen=True)
-class Ranks(Exchange):
+class Ranks(Processes):
     """This process among those of a job, or of a group of them; by default the only one.
 
     Every process must make the same collective call at the same point.
@@ -75,11 +75,6 @@ class Ranks(Exchange):
         with _exchange():
             mesh = init_device_mesh(device, (groups, self.size // groups), mesh_dim_names=("data", "labels"))
         return Ranks.of(mesh["labels"]), Ranks.of(mesh["data"])
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the process that writes files and prints."""
-        return self.rank == 0
 
     def share(self, numbers: Sequence[int]) -> list[int]:
         """The part of a list that is this process's."""

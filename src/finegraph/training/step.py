@@ -26,7 +26,7 @@ from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss, ranking_loss
-from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.processes import Processes
 from finegraph.inference.sums.targets import FROM_FINE
 from finegraph.nn import Network, laplacian_prior
 from finegraph.nn.sharded_head import ShardedHead
@@ -245,9 +245,9 @@ def observed(batch: Batch) -> Bool[Tensor, " batch"]:
 
 
 def all_targets(
-    batch: Batch, graph: LabelGraph, exchange: Exchange
+    batch: Batch, graph: LabelGraph, exchange: Processes
 ) -> tuple[Int[Tensor, " _"], dict[str, Int[Tensor, " _"] | Float[Tensor, " _"]]]:
-    """The targets of the photos of all processes, in the order of `Exchange.all_rows`.
+    """The targets of the photos of all processes, in the order of `Processes.all_rows`.
 
     A process without photos does not know which kinds and numbers there are labels and values of, so all are sent, and
     those without any of their own are left out again.

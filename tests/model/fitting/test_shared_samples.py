@@ -7,9 +7,9 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import TargetError
+from finegraph.inference.processes import ONE_PROCESS
 from finegraph.model.fitting import shared_samples
 from finegraph.model.fitting.labelled_samples import usable_samples
-from finegraph.model.fitting.processes import ONE_PROCESS
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes, fit_shared_prototypes
 from finegraph.model.fitting.shared_samples import SharedSamples
 from thread_ranks import ThreadRanks

@@ -12,12 +12,12 @@ None of this grows with the number of fine labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
@@ -32,6 +32,7 @@ from finegraph.inference.numerics import (
     shared_constants,
     without_autocast,
 )
+from finegraph.inference.processes import ONE_PROCESS, Processes
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.interface import MANY_KINDS, float32_suffices, min_probability
 from finegraph.inference.sums.label_rows import LabelRows, LabelSums, joint_score_chunks
@@ -44,59 +45,6 @@ from finegraph.inference.sums.targets import (
     divisor_of,
     weights_of_kinds,
 )
-
-
-class Exchange:
-    """Communication between processes that share the labels; this base class serves a single process.
-
-    Attributes:
-        rank: the number of this process, from 0.
-        size: the number of processes.
-    """
-
-    rank: int = 0
-    size: int = 1
-
-    def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
-        """Replace each tensor by its sum over all processes."""
-
-    def largest(self, values: Shaped[Tensor, " ..."]) -> None:
-        """Replace each value by its maximum over all processes."""
-
-    def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
-        """Replace each tensor by that of the first process."""
-
-    def all_rows(self, rows: Shaped[Tensor, "batch ..."]) -> Shaped[Tensor, "_ ..."]:
-        """The rows of all processes below each other, in all of them; each may have another number of rows.
-
-        Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.
-        """
-        if self.size == 1:
-            return rows
-        counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
-        counts[self.rank] = len(rows)
-        self.sum([counts])
-        result: Tensor = _AllRows.apply(rows, counts.tolist(), self)  # type: ignore[no-untyped-call]
-        return result
-
-
-class _AllRows(torch.autograd.Function):
-    """All rows; of a gradient that all processes agree on, the part of this one."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, counts: list[int], exchange: Exchange) -> Tensor:
-        ctx.own = slice(sum(counts[: exchange.rank]), sum(counts[: exchange.rank + 1]))
-        all_rows = rows.new_zeros(sum(counts), *rows.shape[1:])
-        all_rows[ctx.own] = rows
-        exchange.sum([all_rows])
-        return all_rows
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return grads[0][ctx.own], None, None
-
-
-SINGLE_PROCESS = Exchange()
 
 
 @dataclass(frozen=True)
@@ -121,7 +69,7 @@ class RowsTask:
     factor: float | Float[Tensor, ""]
     total: bool
     shared: tuple[slice, ...] = ()
-    exchange: Exchange = SINGLE_PROCESS
+    exchange: Processes = ONE_PROCESS
     numbers: NumberRows | None = None
     readings: Readings | None = None
 

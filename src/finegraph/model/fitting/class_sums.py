@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError
-from finegraph.model.fitting.processes import Processes
+from finegraph.inference.processes import Processes
 
 _CHUNK = 8192
 _MAX_SENT = 1 << 22

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.inference.processes import Processes
 from finegraph.model.fitting.descent import Fit, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
-from finegraph.model.fitting.processes import Processes
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes, fit_shared_prototypes
 from finegraph.model.fitting.rows import exact_numbers

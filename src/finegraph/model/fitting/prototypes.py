@@ -35,13 +35,13 @@ from torch import Tensor, nn
 
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
+from finegraph.inference.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, score_factors, solve_effects
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.compression import MAX_LABELS, MAX_SAMPLES, compressions_of, likely_compression
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
-from finegraph.model.fitting.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths, choose_strengths
 from finegraph.model.fitting.shared_samples import SharedSamples, of_labels, selection_photos
 from finegraph.model.fitting.value_pulls import (

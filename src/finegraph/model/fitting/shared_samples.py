@@ -20,10 +20,10 @@ from torch import Tensor
 
 from finegraph.errors import TargetError
 from finegraph.graph import LabelGraph
+from finegraph.inference.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.class_sums import Chunk, ClassSums
 from finegraph.model.fitting.descent import graph_of
 from finegraph.model.fitting.labelled_samples import LabelledSamples, without_copies
-from finegraph.model.fitting.processes import ONE_PROCESS, Processes
 from finegraph.model.fitting.whitening import Axes, BlockAxes, Covariance, principal_axes
 from finegraph.nn.scaling import compress_blocks
 
