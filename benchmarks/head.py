@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 import finegraph as fg
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)

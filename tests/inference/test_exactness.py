@@ -11,7 +11,7 @@ import torch
 
 import finegraph as fg
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.strategy import Strategy
 from reference import enumeration as ref
 from reference.random_graphs import random_graphs, random_scores
 

@@ -12,7 +12,7 @@ from finegraph.errors import TargetError, UnknownNameError
 from finegraph.inference.numbers.number_tensors import READING_ERROR
 from finegraph.inference.numbers.readings import TableRows
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.strategy import Strategy
 from reference import values as quadrature
 from reference.random_graphs import random_graphs, random_scores
 from reference.random_numbers import random_potential, with_numbers

@@ -6,7 +6,7 @@ import torch
 
 import finegraph as fg
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.strategy import Strategy
 
 
 def menu_sized_graph(fine, kinds, seed=0):

@@ -1,4 +1,4 @@
-"""The walk of one loss through the code: few functions deep, and never back to a file that it has left."""
+"""The walks of a loss through the code: few functions deep, and never back to a file that they have left."""
 
 import sys
 from itertools import groupby
@@ -9,15 +9,18 @@ import pytest
 import torch
 
 import finegraph as fg
+from finegraph.inference.processes import ONE_PROCESS
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.interface import Strategy
+from finegraph.inference.sums.strategy import Strategy
+from finegraph.nn.sharded_head import ShardedHead
 from reference.random_graphs import FORMS, random_graph
 from reference.random_numbers import with_numbers
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.deep]
 
 INFERENCE = str(Path(sys.modules["finegraph.inference"].__file__).parent)
-MAX_DEPTH = 8
+MAX_DEPTH = {"calls": 8, "rows_calls": 9}
+FEATURES = 3
 
 
 class Walk:
@@ -80,9 +83,42 @@ def losses():
             yield wide, target, {}
 
 
+def heads():
+    """Heads for all forms of graphs, whose losses are computed from features; their scores are moderate or large."""
+    for number, form in enumerate(FORMS):
+        case = random_graph(np.random.default_rng(number), form)
+        graph = case.graph if number % 3 else with_numbers(np.random.default_rng(number), case, 2)[0]
+        head = ShardedHead(FEATURES, graph, ONE_PROCESS) if number % 2 else fg.BipartiteHead(FEATURES, graph)
+        for size in (1.0, 400.0):  # with the second, probabilities underflow
+            torch.manual_seed(number)
+            with torch.no_grad():
+                for parameter in head.parameters():
+                    parameter.copy_(size * torch.randn(parameter.shape))
+            yield head, torch.randn(4, FEATURES, requires_grad=True), torch.tensor([0, -100, len(graph) - 1, 0])
+
+
+@pytest.fixture(scope="module")
+def rows_calls():
+    """The calls of the losses that are computed from features, and of their backward passes."""
+    found = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("finegraph.nn.heads._FEW_SCORES", -1)
+        for head, features, target in heads():
+            seen = {kind: torch.full((4,), -2) for kind in head.graph.kinds}
+            for settings in ({}, {"kind_targets": seen, "kind_weights": 0.5, "reduction": "none"}):
+                head.loss(features, target, **settings)  # tables are made at the first loss
+                with Walk() as walk:
+                    loss = head.loss(features, target, **settings)
+                found |= walk.calls
+                with Walk() as walk:
+                    loss.sum().backward()
+                found |= walk.calls
+    return found
+
+
 @pytest.fixture(scope="module")
 def calls():
-    """The calls of all losses and their backward passes."""
+    """The calls of all losses of scores and their backward passes."""
     found = set()
     for posterior, target, settings in losses():
         fg.joint_loss(posterior, target, **settings)  # tables are made at the first loss
@@ -104,13 +140,26 @@ def test_the_walk_meets_all_implementations(calls):
     assert {"_add_in_log_space", "reading_terms", "read_number"} <= functions
 
 
-def test_a_loss_is_at_most_eight_functions_deep(calls):
-    deepest = max(calls, key=len)
-    assert len(deepest) <= MAX_DEPTH, " -> ".join(name for _, name in deepest)
+def test_the_walk_from_features_meets_all_steps(rows_calls):
+    functions = {name for stack in rows_calls for _, name in stack}
+    assert {"rows_task", "rows_loss", "_RowsLoss.backward", "add_terms_in_log_space"} <= functions
+    for step in ("find_exponentials", "sums", "find_gradient", "coarse_gradient", "number_gradient", "log_shares"):
+        assert f"LabelSums.{step}" in functions
 
 
-def test_a_loss_never_goes_back_to_a_file_that_it_has_left(calls):
-    for stack in calls:
+@pytest.fixture(params=["calls", "rows_calls"], ids=["from scores", "from features"])
+def walk(request):
+    return request.param, request.getfixturevalue(request.param)
+
+
+def test_a_loss_is_few_functions_deep(walk):
+    name, stacks = walk
+    deepest = max(stacks, key=len)
+    assert len(deepest) <= MAX_DEPTH[name], " -> ".join(name for _, name in deepest)
+
+
+def test_a_loss_never_goes_back_to_a_file_that_it_has_left(walk):
+    for stack in walk[1]:
         files = [file for file, _ in groupby(file for file, _ in stack)]
         assert len(files) == len(set(files)), " -> ".join(f"{file} {name}" for file, name in stack)
         assert len(stack) == len(set(stack)), " -> ".join(name for _, name in stack)

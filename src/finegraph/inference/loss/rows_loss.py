@@ -74,30 +74,6 @@ class RowsTask:
     readings: Readings | None = None
 
 
-class _SharedSums(LabelSums):
-    """The sums of a batch over the fine labels of this process, which are added up over all processes."""
-
-    def __init__(
-        self,
-        task: RowsTask,
-        groups: Float[Tensor, "batch group"] | None,
-        mixing: Float[Tensor, "batch edge"] | None,
-        dtype: torch.dtype,
-        numbers: NumberSums | None,
-    ) -> None:
-        super().__init__(task.rows, groups, mixing, task.targets, dtype, numbers)
-        self.exchange = task.exchange
-
-    def log_sum(self, log_terms: Float[Tensor, "sample fine"]) -> Float[Tensor, "sample 1"]:
-        """The log of the sum of the terms of the fine labels of all processes."""
-        top = log_terms.amax(dim=1, keepdim=True)
-        self.exchange.largest(top)
-        top = top.masked_fill(~top.isfinite(), 0.0)
-        total = (log_terms - top).exp().sum(dim=1, keepdim=True)
-        self.exchange.sum([total])
-        return top + total.log()
-
-
 def all_label_rows(graph: LabelGraph) -> LabelRows:
     """The rows of all fine labels of a graph."""
     return LabelRows(graph_tensors(graph).by_groups.layout)
@@ -315,7 +291,7 @@ def _exponentials(
     double = layer.features.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
     if not double and kinds <= MANY_KINDS:
         single = None if numbers is None else numbers.to(torch.float32)
-        sums = _SharedSums(task, groups, mixing, torch.float32, single)
+        sums = LabelSums(task.rows, groups, mixing, task.targets, torch.float32, single, task.exchange)
         sums.find_exponentials(*layer)
         largest_sum = sums.largest if numbers is None else max(sums.largest, numbers.largest())
         sizes = [largest_sum, 0.0 if groups is None else largest_size(groups.t())]
@@ -324,7 +300,7 @@ def _exponentials(
         if (groups is None and numbers is None) or float32_suffices(kinds, *largest.tolist()):
             return sums
         del sums
-    sums = _SharedSums(task, groups, mixing, torch.float64, numbers)
+    sums = LabelSums(task.rows, groups, mixing, task.targets, torch.float64, numbers, task.exchange)
     sums.find_exponentials(*layer)
     return sums
 

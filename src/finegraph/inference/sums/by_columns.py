@@ -19,18 +19,12 @@ from torch import Tensor
 
 from finegraph.inference.numerics import Constants, compact_indices, largest_size, whole_tiles
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
-from finegraph.inference.sums.interface import (
-    GroupedSums,
-    OtherFactors,
-    Strategy,
-    choose_columns,
-    gathered_sum,
-    top_score,
-)
+from finegraph.inference.sums.interface import GroupedSums, OtherFactors, gathered_sum, top_score
+from finegraph.inference.sums.strategy import Strategy, choose_columns
 from finegraph.inference.sums.targets import Targets
 
 
-class ListedKind(Constants):
+class ListedColumns(Constants):
     """The children of each group of one kind with many labels, as one sorted list with starts."""
 
     group: Tensor
@@ -74,7 +68,7 @@ class ListedKind(Constants):
         return child.long().view_as(position), valid
 
 
-class _DividedTargets(NamedTuple):
+class _ColumnTargets(NamedTuple):
     """Targets by how their probabilities are computed.
 
     Attributes:
@@ -82,7 +76,7 @@ class _DividedTargets(NamedTuple):
         others: the indices of the other targets.
     """
 
-    listed: list[tuple[int, ListedKind]]
+    listed: list[tuple[int, ListedColumns]]
     others: Int[Tensor, " target"]
 
 
@@ -107,7 +101,7 @@ class ColumnTables(Constants):
         dense = [layout.kinds[place] for place in choice.dense]
         self.has_dense = bool(dense)
         self.listed = [
-            ListedKind(kind, strategy.max_padding)
+            ListedColumns(kind, strategy.max_padding)
             for place, kind in enumerate(layout.kinds)
             if place not in choice.dense
         ]
@@ -122,7 +116,7 @@ class ColumnTables(Constants):
         self.store_arrays({"matrix": matrix, "dense_columns": columns})
         self._store_places(columns)
         self._wide_matrix: Tensor | None = None
-        self._divided: dict[tuple[int, ...], _DividedTargets] = {}
+        self._divided: dict[tuple[int, ...], _ColumnTargets] = {}
 
     def _store_places(self, columns: NDArray[np.int64]) -> None:
         self.mixed_listed = [listed for listed in self.listed if not listed.plain]
@@ -132,14 +126,14 @@ class ColumnTables(Constants):
         self.place_count = len(column)
         self.store_arrays({"place": place})
 
-    def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
+    def divide_targets(self, kinds: tuple[int, ...]) -> _ColumnTargets:
         """Divide targets; `kinds` holds the number of the kind of each."""
         if kinds not in self._divided:
             plain = {kind.number: kind for kind in self.listed if kind.plain}
             listed = [(target, plain[kind]) for target, kind in enumerate(kinds) if kind in plain]
             others = [target for target, kind in enumerate(kinds) if kind not in plain]
             place = torch.tensor(others, dtype=torch.int64, device=self.place.device)
-            self._divided[kinds] = _DividedTargets(listed, place)
+            self._divided[kinds] = _ColumnTargets(listed, place)
         return self._divided[kinds]
 
     def matrix_of(self, dtype: torch.dtype) -> Float[Tensor, "dense block"]:

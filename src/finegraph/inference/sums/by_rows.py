@@ -29,11 +29,11 @@ from finegraph.inference.sums.interface import (
     ROUNDING,
     GroupedSums,
     OtherFactors,
-    Strategy,
     gathered_sum,
     max_error,
     top_score,
 )
+from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
 
 _SUM = 0

@@ -40,14 +40,8 @@ from finegraph.inference.sums.by_columns import ColumnSums, ColumnTables
 from finegraph.inference.sums.by_rows import RowSums, RowTables
 from finegraph.inference.sums.by_weights import WeightSums, WeightTables, stack_width
 from finegraph.inference.sums.groups import GroupLayout, KindTensors
-from finegraph.inference.sums.interface import (
-    GraphSums,
-    GroupedSums,
-    Strategy,
-    gathered_sum,
-    rows_are_used,
-    weights_are_used,
-)
+from finegraph.inference.sums.interface import GraphSums, GroupedSums, gathered_sum
+from finegraph.inference.sums.strategy import Strategy, rows_are_used, weights_are_used
 from finegraph.inference.sums.targets import KindColumns, TargetTable
 
 MAX_COPIED = 1 << 16

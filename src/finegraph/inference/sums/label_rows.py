@@ -25,9 +25,11 @@ from torch import Tensor
 
 from finegraph.inference.numbers.number_rows import NumberSums
 from finegraph.inference.numerics import Constants, largest_size
+from finegraph.inference.processes import ONE_PROCESS, Processes
 from finegraph.inference.sums.by_rows import RowLists, adding_steps, composites_of
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
-from finegraph.inference.sums.interface import GroupShares, Strategy
+from finegraph.inference.sums.interface import GroupShares
+from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
 
 _CHUNK = 1 << 20
@@ -41,7 +43,7 @@ _LISTED = 16
 """A kind is listed if none of its labels has more than one in this many fine labels."""
 
 
-class _ListedKind(Constants):
+class _ListedRows(Constants):
     """A kind with one known parent per fine label, and few children per label; how to sum over all its children."""
 
     def __init__(self, kind: KindGroups, strategy: Strategy) -> None:
@@ -49,7 +51,7 @@ class _ListedKind(Constants):
         self.steps = adding_steps(kind.order, kind.sizes, strategy)
 
 
-class _DividedTargets(NamedTuple):
+class _TargetPlaces(NamedTuple):
     """The places of targets by how their sums are computed.
 
     Attributes:
@@ -119,7 +121,7 @@ class LabelRows(Constants):
     def _store_listed(self, listed: Sequence[KindGroups], strategy: Strategy) -> None:
         """Store the children of the labels of all listed kinds side by side."""
         none = np.zeros(0, np.int64)
-        self.listed = [_ListedKind(kind, strategy) for kind in listed]
+        self.listed = [_ListedRows(kind, strategy) for kind in listed]
         columns = np.concatenate([none, *(kind.columns for kind in listed)])
         place = np.full(self.layout.group_count, len(columns))
         place[columns] = np.arange(len(columns))
@@ -127,9 +129,9 @@ class LabelRows(Constants):
         child = np.concatenate([none, *(kind.order for kind in listed)]).astype(np.int32)
         self.store_arrays({"child": child, "child_start": np.concatenate([[0], ends, ends[-1:] if len(ends) else [0]])})
         self.store_arrays({"listed_place": place})
-        self._divided: dict[tuple[tuple[int, ...], torch.device], _DividedTargets] = {}
+        self._divided: dict[tuple[tuple[int, ...], torch.device], _TargetPlaces] = {}
 
-    def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
+    def divide_targets(self, kinds: tuple[int, ...]) -> _TargetPlaces:
         """Divide targets; `kinds` holds the number of the kind of each."""
         key = kinds, self.child.device
         if key not in self._divided:
@@ -138,7 +140,7 @@ class LabelRows(Constants):
             dense = [place for place, number in enumerate(kinds) if number not in numbers]
             parts = (listed, dense, [kinds[place] for place in dense])
             tensors = (torch.tensor(part, dtype=torch.int64, device=self.child.device) for part in parts)
-            self._divided[key] = _DividedTargets(*tensors)
+            self._divided[key] = _TargetPlaces(*tensors)
         return self._divided[key]
 
     def score_table(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "row batch"]:
@@ -203,6 +205,7 @@ class LabelSums(GroupShares):
         targets: Targets,
         dtype: torch.dtype,
         numbers: NumberSums | None = None,
+        exchange: Processes = ONE_PROCESS,
     ) -> None:
         """Set the scores of a batch.
 
@@ -213,8 +216,9 @@ class LabelSums(GroupShares):
             targets: the targets of the batch; -1 for a fine label or column of another process.
             dtype: float32 or float64.
             numbers: the terms of numbers in the same dtype; None if the graph has none.
+            exchange: the communication between the processes that share the fine labels.
         """
-        self.numbers = numbers
+        self.numbers, self.exchange = numbers, exchange
         self.rows, self.layout, self.targets, self.dtype = rows, rows.layout, targets, dtype
         self.groups, self.mixing = groups, mixing
         self.mixing_grad = None
@@ -412,6 +416,15 @@ class LabelSums(GroupShares):
         """The gradient for the scores of numbers, after `find_gradient`."""
         assert self.numbers is not None
         return self.numbers.gradient(self.values, chunk_rows(self.values.shape[1]))
+
+    def log_sum(self, log_terms: Float[Tensor, "sample fine"]) -> Float[Tensor, "sample 1"]:
+        """The log of the sum of the terms of the fine labels of all processes."""
+        top = log_terms.amax(dim=1, keepdim=True)
+        self.exchange.largest(top)
+        top = top.masked_fill(~top.isfinite(), 0.0)
+        total = (log_terms - top).exp().sum(dim=1, keepdim=True)
+        self.exchange.sum([total])
+        return top + total.log()
 
     def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
         """Log r of a target; behind the targets come the numbers that are read, with the logs of likelihoods (n3)."""
