@@ -34,7 +34,7 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_label
-from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
+from finegraph.evaluation.intervals import MeanInterval, paired_bootstrap_interval, paired_interval
 from finegraph.evaluation.judgements import judge_kind
 from finegraph.evaluation.metrics import calibration
 from finegraph.graph import LabelGraph
@@ -203,7 +203,7 @@ def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, 
     return table
 
 
-def interval(rows: list[dict], others: list[dict], metric: str) -> Interval | None:
+def interval(rows: list[dict], others: list[dict], metric: str) -> MeanInterval | None:
     """A 95 % interval of the mean difference of a metric: over draws, or over photos where there is one draw.
 
     Args:

@@ -50,7 +50,7 @@ def report_network(arguments: argparse.Namespace) -> list[str]:
     """Photos per second of both ways; what is not within its limit."""
     import torch
 
-    from finegraph.model.export.export_check import LIMIT, compare
+    from finegraph.model.export.export_check import LIMIT, compare_outputs
     from finegraph.model.export.onnx_file import onnx_bytes
     from finegraph.model.export.runners import ModelRunner, OnnxRunner
 
@@ -60,7 +60,7 @@ def report_network(arguments: argparse.Namespace) -> list[str]:
     content = onnx_bytes(model)
     seconds = time.perf_counter() - began
     file, itself = OnnxRunner(content), ModelRunner(model)
-    found = compare(file, itself, model.graph, images, [str(number) for number in range(len(images))])
+    found = compare_outputs(file, itself, model.graph, images, [str(number) for number in range(len(images))])
     apart = max(one.largest for one in found)
     print(
         f"{model}, {model.views.size} px, {torch.get_num_threads()} threads, {len(images)} {words}; "

@@ -25,7 +25,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
+from finegraph.evaluation.intervals import MeanInterval, paired_bootstrap_interval, paired_interval
 
 HEADS, TUNES = ("softmax", "bipartite"), ("head", "all")
 NAME = "fine-tuning"
@@ -128,7 +128,7 @@ def print_table(cells: dict[Cell, dict[int, dict]]) -> None:
 def difference(rows: list[dict], others: list[dict], metric: str) -> str:
     """The mean difference of a metric with its interval."""
     mean = statistics.mean(one[metric] - two[metric] for one, two in zip(rows, others, strict=True))
-    found: Interval | None = None
+    found: MeanInterval | None = None
     if len(rows) > 1:
         found = paired_interval([one[metric] for one in rows], [two[metric] for two in others])
     elif metric == "top1":

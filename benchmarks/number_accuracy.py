@@ -35,7 +35,7 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.menu import Menu
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples
-from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
+from finegraph.evaluation.intervals import MeanInterval, paired_bootstrap_interval, paired_interval
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.features import extract_features
@@ -149,14 +149,14 @@ def _table(options: argparse.Namespace, rows: list[dict], tests: int) -> Table:
     return table
 
 
-def _interval(one: list[np.ndarray], two: list[np.ndarray]) -> Interval | None:
+def _interval(one: list[np.ndarray], two: list[np.ndarray]) -> MeanInterval | None:
     """A 95 % interval of a mean difference: over draws, or over photos where there is one draw."""
     if len(one) > 1:
         return paired_interval([part.mean() for part in one], [part.mean() for part in two])
     return paired_bootstrap_interval(one[0], two[0])
 
 
-def _words(difference: float, found: Interval | None, digits: int) -> str:
+def _words(difference: float, found: MeanInterval | None, digits: int) -> str:
     around = "" if found is None else f" ({found.low:+.{digits}f} to {found.high:+.{digits}f})"
     return f"{difference:+.{digits}f}{around}"
 

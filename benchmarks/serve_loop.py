@@ -36,7 +36,7 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
     import numpy as np
     import torch
 
-    from finegraph.web.decode_worker import decode
+    from finegraph.web.decode_worker import decode_photo
     from finegraph.web.decoding import DecodingSettings
     from finegraph.web.serve.answering import ServedModel
 
@@ -52,7 +52,7 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
         pictures = []
         chosen = [paths[(start + place) % len(paths)] for place in range(BATCH)]
         for path in chosen:
-            _, pixels = decode(path.read_bytes(), job)
+            _, pixels = decode_photo(path.read_bytes(), job)
             pictures.append(np.frombuffer(pixels, np.uint8).reshape(views.size, views.size, 3))
         served.answer(served.scores(pictures), [str(path) for path in chosen], ask)
 

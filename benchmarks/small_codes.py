@@ -46,7 +46,7 @@ from finegraph.model.features import extract_features
 from finegraph.nn.network import build_network
 from finegraph.search.conditions import label_factors
 from finegraph.search.index_state import ModelEntry, read_state
-from finegraph.search.index_writer import IndexWriter, Place
+from finegraph.search.index_writer import IndexedPlace, IndexWriter
 from finegraph.search.list_files import read_code_recall
 from finegraph.search.nearest import NearestVectors, unit_rows
 from finegraph.search.photo_index import Index
@@ -220,7 +220,7 @@ def add(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             writer.add(columns)
             times.append(time.perf_counter() - began)
         for entry in writer.state.segments[-2:]:
-            writer.remove([Place(entry.file.name, row) for row in range(entry.rows)])
+            writer.remove([IndexedPlace(entry.file.name, row) for row in range(entry.rows)])
     return {"first": times[0], "next": times[1]}
 
 

@@ -69,6 +69,17 @@ NAMED_TWICE = {
     ),
 }
 """Why two modules may have one name, where they are, and their names."""
+DEFINED_TWICE = {
+    "a command and what it does, or commands of several groups": ("check main search serve show suggest_photos"),
+    "the body of a request, and the record of the store that it becomes": (
+        "Change Edit Numbers PairNumbers PhotoLabel"
+    ),
+    "a public error, and the record of the store that it holds": "Conflict",
+    "of training, and of the labelling log, whose clients have this name": "Batch",
+    "the words for a prediction, and for a label graph": "describe",
+    "a share in words: on the serve page to the last digit, in reports rounded": "percent",
+}
+"""Why two public classes or functions may have one name, and their names."""
 
 
 def imports_of(name):
@@ -132,3 +143,14 @@ def test_one_meaning_per_file_name():
             places.setdefault(path.stem, set()).add(path.parent.relative_to(PACKAGE).as_posix())
     allowed = {name: set(where) for where, names in NAMED_TWICE.values() for name in names.split()}
     assert {name: where for name, where in places.items() if len(where) > 1} == allowed
+
+
+def test_one_meaning_per_public_name():
+    places = {}
+    for name, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+                places.setdefault(node.name, set()).add(name)
+    allowed = {name for names in DEFINED_TWICE.values() for name in names.split()}
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in allowed} == {}
+    assert {name for name in allowed if len(places.get(name, ())) < 2} == set()

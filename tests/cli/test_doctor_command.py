@@ -1,10 +1,13 @@
 import json
 
 from finegraph import __version__
-from finegraph.workflows.doctor import Diagnosis, Extra, Part
+from finegraph.workflows.doctor import Diagnosis, Extra, InstalledPart
 
 SICK = Diagnosis(
-    parts=(Part(name="numpy", state="2.0"), Part(name="torch", state="broken", problem="OSError: no libgomp")),
+    parts=(
+        InstalledPart(name="numpy", state="2.0"),
+        InstalledPart(name="torch", state="broken", problem="OSError: no libgomp"),
+    ),
     extras=(Extra(name="sklearn", enables="a classifier", missing=("some-package",), install="pip install 'x[y]'"),),
 )
 

@@ -10,7 +10,7 @@ from layouts import write_cub
 from PIL import Image
 
 from finegraph.data import Box, Sample, Samples, read_samples
-from finegraph.data.checks.duplicates import Fingerprint, find_duplicates, fingerprint, look_of
+from finegraph.data.checks.duplicates import Fingerprint, find_duplicates, fingerprint, picture_bits
 from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.checks.photo_findings import COLUMNS, Finding, write_findings
 from finegraph.errors import InputError
@@ -125,7 +125,7 @@ def test_noise_in_even_areas_does_not_change_the_look():
     even = np.full((64, 64, 3), 180)
     even[:, :20] = np.linspace(0, 180, 20)[None, :, None]
     noisy = even + rng.integers(-8, 9, even.shape)
-    looks = [look_of(Image.fromarray(pixels.astype(np.uint8))) for pixels in (even, noisy)]
+    looks = [picture_bits(Image.fromarray(pixels.astype(np.uint8))) for pixels in (even, noisy)]
     assert looks[0] == looks[1] != 0
 
 

@@ -14,7 +14,7 @@ from finegraph.data.photo_decoding import decode_photo, read_picture
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, PhotoFileError
 from finegraph.graph.builders import folders
-from finegraph.web.decode_worker import decode
+from finegraph.web.decode_worker import decode_upload
 
 SAVED = {"heic": "HEIF", "heif": "HEIF", "hif": "HEIF", "avif": "AVIF"}
 
@@ -93,7 +93,7 @@ def test_uploads_of_phones_are_decoded_by_the_server(tmp_path, ending):
     content = save(tmp_path / f"a.{ending}").read_bytes()
     views = {"size": 24, "resize": 32, "keep_shape": False, "interpolation": "bilinear"}
     limits = {"max_pixels": 10**6, "max_jpeg_pixels": 10**6}
-    answer, pixels = decode(content, {**views, **limits})
+    answer, pixels = decode_upload(content, {**views, **limits})
     assert (answer, len(pixels)) == ({}, 24 * 24 * 3)
 
 

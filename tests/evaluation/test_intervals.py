@@ -8,7 +8,7 @@ import pytest
 
 from finegraph.errors import InputError, ShapeError
 from finegraph.evaluation.intervals import (
-    Interval,
+    MeanInterval,
     bootstrap_interval,
     mean_interval,
     paired_bootstrap_interval,
@@ -90,7 +90,7 @@ def test_the_bootstrap_is_that_of_drawing_photos_again(values):
 
 def test_the_same_answers_differ_in_nothing():
     right = [1.0, 0.0, 1.0, 1.0]
-    assert paired_bootstrap_interval(right, right) == Interval(0.0, 0.0, 0.0, "bootstrap over photos")
+    assert paired_bootstrap_interval(right, right) == MeanInterval(0.0, 0.0, 0.0, "bootstrap over photos")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_same_answers_differ_in_nothing():
      (0.0, 0.2, "cannot tell", "cannot tell")],
 )  # fmt: skip
 def test_a_difference_counts_where_its_interval_leaves_0_out(low, high, more, less):
-    found = Interval((low + high) / 2, low, high, "t over draws")
+    found = MeanInterval((low + high) / 2, low, high, "t over draws")
     assert verdict(found) == more
     assert verdict(found, more_is_better=False) == less
 

@@ -9,7 +9,7 @@ from PIL import Image
 from finegraph.data.samples import Sample
 from finegraph.errors import InputError
 from finegraph.evaluation.photo_pack import (
-    Look,
+    PictureSize,
     fitting_look,
     join_pictures,
     pack_photos,
@@ -17,7 +17,7 @@ from finegraph.evaluation.photo_pack import (
     unpack_photos,
 )
 
-LOOKS = (Look(160, 60), Look(96, 50), Look(48, 40))
+LOOKS = (PictureSize(160, 60), PictureSize(96, 50), PictureSize(48, 40))
 
 
 @pytest.fixture(scope="module")

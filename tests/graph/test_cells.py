@@ -5,35 +5,35 @@ from hypothesis import strategies as st
 
 from finegraph.graph.faults import CellError
 from finegraph.graph.formats.cells import escape_label, format_cell, format_name, parse_cell, parse_name
-from finegraph.graph.kind_columns import Cell
+from finegraph.graph.kind_columns import TableCell
 
 
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
         ("", None),
-        ("tofu", Cell(("tofu",))),
-        ("a|b", Cell(("a", "b"))),
-        ("a | b|  c", Cell(("a", "b", "c"))),
-        ("a:0.7|b:0.3", Cell(("a", "b"), (0.7, 0.3))),
-        ("a:7|b:+3e0", Cell(("a", "b"), (7.0, 3.0))),
-        ("a:.5|b:5.", Cell(("a", "b"), (0.5, 5.0))),
-        ("tofu & pork", Cell(("tofu", "pork"), all_of=True)),
-        ("tofu  &\u00a0pork", Cell(("tofu", "pork"), all_of=True)),
-        ("&", Cell((), all_of=True)),
-        ("M&M", Cell(("M&M",))),
-        ("a &b", Cell(("a &b",))),
-        ("has_bill_shape::dagger", Cell(("has_bill_shape::dagger",))),
-        ("a::b|c::d", Cell(("a::b", "c::d"))),
-        ("a::b:1|c::d:3", Cell(("a::b", "c::d"), (1.0, 3.0))),
-        (r"a\:0.7", Cell(("a:0.7",))),
-        (r"a\:0.7|b", Cell(("a:0.7", "b"))),
-        (r"a\|b", Cell(("a|b",))),
-        (r"a \& b", Cell(("a & b",))),
-        (r"\\", Cell(("\\",))),
-        (r"\#labels", Cell(("#labels",))),
-        ("#labels", Cell(("#labels",))),
-        (r"a\\|b", Cell(("a\\", "b"))),
+        ("tofu", TableCell(("tofu",))),
+        ("a|b", TableCell(("a", "b"))),
+        ("a | b|  c", TableCell(("a", "b", "c"))),
+        ("a:0.7|b:0.3", TableCell(("a", "b"), (0.7, 0.3))),
+        ("a:7|b:+3e0", TableCell(("a", "b"), (7.0, 3.0))),
+        ("a:.5|b:5.", TableCell(("a", "b"), (0.5, 5.0))),
+        ("tofu & pork", TableCell(("tofu", "pork"), all_of=True)),
+        ("tofu  &\u00a0pork", TableCell(("tofu", "pork"), all_of=True)),
+        ("&", TableCell((), all_of=True)),
+        ("M&M", TableCell(("M&M",))),
+        ("a &b", TableCell(("a &b",))),
+        ("has_bill_shape::dagger", TableCell(("has_bill_shape::dagger",))),
+        ("a::b|c::d", TableCell(("a::b", "c::d"))),
+        ("a::b:1|c::d:3", TableCell(("a::b", "c::d"), (1.0, 3.0))),
+        (r"a\:0.7", TableCell(("a:0.7",))),
+        (r"a\:0.7|b", TableCell(("a:0.7", "b"))),
+        (r"a\|b", TableCell(("a|b",))),
+        (r"a \& b", TableCell(("a & b",))),
+        (r"\\", TableCell(("\\",))),
+        (r"\#labels", TableCell(("#labels",))),
+        ("#labels", TableCell(("#labels",))),
+        (r"a\\|b", TableCell(("a\\", "b"))),
     ],
 )
 def test_what_a_cell_means(text, cell):
@@ -83,9 +83,9 @@ def test_faulty_cells_are_refused(text, rule, message):
 def cells(draw):
     labels = tuple(draw(distinct(NAMES, 0)))
     if len(labels) != 1 and draw(st.booleans()):
-        return Cell(labels, all_of=True)
+        return TableCell(labels, all_of=True)
     weights = tuple(draw(st.floats(1e-12, 1e12)) for _ in labels) if len(labels) > 1 and draw(st.booleans()) else None
-    return Cell(labels, weights) if labels else None
+    return TableCell(labels, weights) if labels else None
 
 
 @given(cells())
@@ -112,8 +112,8 @@ def test_the_fine_column_keeps_separators_as_they_are():
 
 
 def test_forms_that_no_file_has_are_written_as_what_they_mean():
-    assert format_cell(Cell(("a",), all_of=True)) == "a"
-    assert format_cell(Cell(("a",), (0.7,))) == "a"
+    assert format_cell(TableCell(("a",), all_of=True)) == "a"
+    assert format_cell(TableCell(("a",), (0.7,))) == "a"
 
 
 @pytest.mark.parametrize(

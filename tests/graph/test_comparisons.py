@@ -14,7 +14,7 @@ from finegraph.graph.comparison_choice import expected_gain, telling_pair
 from finegraph.graph.comparison_conflicts import AgainstKnown, DividedPair, find_conflicts
 from finegraph.graph.comparison_fit import (
     PRIOR_SPREAD,
-    Tally,
+    ComparisonTally,
     fit_comparisons,
     likeliest_values,
     log_posterior,
@@ -195,7 +195,7 @@ def test_photos_as_their_fine_labels():
     st.lists(st.sampled_from([0.05, 1.3, 4.0]), min_size=4, max_size=4),
 )
 def test_the_fit_is_the_maximum_and_its_covariance_the_inverse_curvature(pairs, mean, spread):
-    tally, mean, spread = Tally.of(pairs), np.array(mean), np.array(spread)
+    tally, mean, spread = ComparisonTally.of(pairs), np.array(mean), np.array(spread)
     values, covariance = likeliest_values(tally, mean, spread)
     step = 1e-4
     unit = np.eye(4) * step

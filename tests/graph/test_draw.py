@@ -8,7 +8,7 @@ import pytest
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.graph import Kind, LabelGraph
 from finegraph.graph.drawing.svg_drawing import PALETTE, draw_svg
-from finegraph.graph.drawing.text_width import shorten, text_width
+from finegraph.graph.drawing.text_width import shorten_to_width, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -248,10 +248,13 @@ def test_unknown_kind(menu):
 
 
 def test_shortening():
-    assert shorten("short", 100, 10) == "short"
-    assert shorten("x" * 50, 0, 10) == "…"
+    assert shorten_to_width("short", 100, 10) == "short"
+    assert shorten_to_width("x" * 50, 0, 10) == "…"
     for width in range(5, 400, 7):
-        assert text_width(shorten("mapo tofu @ Shanghai Dumpling 麻婆豆腐", width, 10), 10) <= max(width, 6.2) + 0.1
+        assert (
+            text_width(shorten_to_width("mapo tofu @ Shanghai Dumpling 麻婆豆腐", width, 10), 10)
+            <= max(width, 6.2) + 0.1
+        )
 
 
 def test_wide_characters_take_more_room():

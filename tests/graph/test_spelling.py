@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from finegraph.graph.spelling import Suggestions, misspelt, near
+from finegraph.graph.spelling import SpellingHints, misspelt, near
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_of_several_near_names_the_most_frequent_is_meant():
 
 
 def test_hints_name_at_most_three_and_end_after_a_while():
-    suggestions = Suggestions(max_count=3)
+    suggestions = SpellingHints(max_count=3)
     names = {"noodles", "noodled", "noodle", "nodles", "beef"}
     hint = suggestions.hint("noodless", names)
     assert hint is not None

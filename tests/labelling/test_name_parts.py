@@ -5,14 +5,14 @@ import pytest
 from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling import Decision, LabelStore
-from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.store.graph_columns import store_columns
 from finegraph.labelling.suggestions.name_parts import learn_places
 
 
 def proposed(rows):
     """What the names of undecided classes suggest for the kind "k", given names with their labels."""
     graph = LabelGraph.from_table({name: {"k": label} for name, label in rows.items()})
-    place = learn_places(graph.fine, columns_of(graph)).get("k")
+    place = learn_places(graph.fine, store_columns(graph)).get("k")
     found = {name: place and place.propose(name) for name, label in rows.items() if label is None}
     return {name: one.value for name, one in found.items() if one}
 
@@ -70,7 +70,7 @@ def test_names_that_have_nothing_at_the_place(name):
 def test_yes_and_no_and_several_labels_are_left_alone():
     table = {"no @ A": {"k": False, "m": ["no", "A"]}, "yes @ B": {"k": True, "m": ["yes", "B"]}}
     graph = LabelGraph.from_table(table | {"no @ C": {"k": None, "m": None}})
-    assert learn_places(graph.fine, columns_of(graph)) == {}
+    assert learn_places(graph.fine, store_columns(graph)) == {}
 
 
 # ---- accepting -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from finegraph.graph.graph_files import graph_from_csv, graph_from_json
 from finegraph.labelling import AddFine, AddKind, LabelStore, MergeLabels, PhotoLabel, RemoveFine
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks
-from finegraph.labelling.store.graph_columns import columns_of, graph_of
+from finegraph.labelling.store.graph_columns import store_columns, stored_graph
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
 from graph_strategies import NAMES, graphs
@@ -32,7 +32,7 @@ FEW = settings(max_examples=12, deadline=None, suppress_health_check=UNCHECKED)
 @settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_columns_are_another_form_of_the_graph(graph):
-    assert graph_of(graph.fine, columns_of(graph)) == graph
+    assert stored_graph(graph.fine, store_columns(graph)) == graph
 
 
 @pytest.mark.deep

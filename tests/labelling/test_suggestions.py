@@ -6,8 +6,8 @@ import pytest
 from finegraph import LabelGraph
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling import LabelStore, MergeLabels, Proposal, RenameLabel
-from finegraph.labelling.store.graph_columns import columns_of
-from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar, words_of
+from finegraph.labelling.store.graph_columns import store_columns
+from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar, name_words
 
 DISHES = LabelGraph.from_table(
     {
@@ -26,30 +26,30 @@ def found(proposals):
 
 
 def test_names_suggest_labels_whose_words_they_contain():
-    proposals = found(from_names(DISHES.fine, columns_of(DISHES)))
+    proposals = found(from_names(DISHES.fine, store_columns(DISHES)))
     tofu = proposals["Mapo  TOFU (large)", "tofu"]
     assert (tofu.value, tofu.score) == ("yes", pytest.approx(4 / 5))
     assert tofu.reason == "its name contains 'tofu'; 3 of 3 decided classes with it in their name have the label"
     assert proposals["Mapo  TOFU (large)", "dish"].value == "mapo tofu"
     assert proposals["Mapo  TOFU (large)", "with"].value == {"all_of": ["tofu"]}
     assert not [key for key in proposals if key[0] == "tofurkey"]  # a word, not a part of one
-    assert words_of("Crème brûlée, 2") == ("creme", "brulee", "2")
+    assert name_words("Crème brûlée, 2") == ("creme", "brulee", "2")
 
 
 def test_names_contradict_only_where_they_were_right_so_far():
     table = {f"tofu {number}": {"has": "yes"} for number in range(8)}
     graph = LabelGraph.from_table({**table, "tofu x": {"has": "no"}, "y": {"has": "no"}})
-    columns = columns_of(LabelGraph(graph.fine, [graph.kind("has")]))
+    columns = store_columns(LabelGraph(graph.fine, [graph.kind("has")]))
     assert not list(from_names(graph.fine, columns))  # the kind is called 'has', which no name contains
     named = LabelGraph.from_table(
         {fine: {"tofu": graph.parents("has")[row] == 1} for row, fine in enumerate(graph.fine)}
     )
-    [only] = from_names(named.fine, columns_of(named))
+    [only] = from_names(named.fine, store_columns(named))
     assert (only.fine, only.value, only.score) == ("tofu x", "yes", pytest.approx(9 / 11))
 
 
 def test_a_model_suggests_what_it_sees_and_contradicts():
-    columns = columns_of(DISHES)
+    columns = store_columns(DISHES)
     dish = np.full((6, 3), np.nan)
     dish[0] = [0.1, 0.1, 0.8]  # decided: mapo tofu
     dish[3] = [0.7, 0.2, 0.1]  # unknown
@@ -76,7 +76,7 @@ def test_a_model_suggests_what_it_sees_and_contradicts():
 
 
 def test_similar_classes_suggest_what_they_share():
-    columns = columns_of(DISHES)
+    columns = store_columns(DISHES)
     features = np.array([[0.0, 1], [0.1, 1.1], [1, 0], [0.95, 0.05], [1.1, 0.1], [np.nan, np.nan]])
     proposals = found(from_similar(DISHES.fine, columns, features))
     soup = proposals["Mapo  TOFU (large)", "dish"]

@@ -11,7 +11,7 @@ from finegraph.errors import ExportError
 from finegraph.model.export.export_check import (
     LIMIT,
     TINY,
-    compare,
+    compare_outputs,
     draw_evidence,
     drawn_pictures,
     plain_difference,
@@ -41,7 +41,7 @@ def differences(model, change):
 
     told = []
     names = [f"photo {number}" for number in range(6)]
-    found = compare(file, ModelRunner(model), model.graph, images, names, lambda *both: told.append(both))
+    found = compare_outputs(file, ModelRunner(model), model.graph, images, names, lambda *both: told.append(both))
     assert asked == [(1, False), (1, True), (3, False), (3, True), (2, False), (2, True)]
     assert told == [(1, 6), (4, 6), (6, 6)]
     return {(one.output, one.given_evidence): one for one in found}

@@ -16,7 +16,7 @@ from finegraph.errors import ExportError, MissingExtraError
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.export import export_names as names
 from finegraph.model.export import onnx_file, runners
-from finegraph.model.export.export_check import LIMIT, compare
+from finegraph.model.export.export_check import LIMIT, compare_outputs
 from finegraph.model.export.export_names import suffix_of
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.onnx_file import onnx_bytes
@@ -82,7 +82,9 @@ def images(count, seed=0, size=24):
 
 
 def largest_difference(file, model, count=13):
-    found = compare(file, ModelRunner(model), model.graph, images(count), [str(number) for number in range(count)])
+    found = compare_outputs(
+        file, ModelRunner(model), model.graph, images(count), [str(number) for number in range(count)]
+    )
     return max(one.largest for one in found)
 
 

@@ -20,7 +20,7 @@ from finegraph.model.export.export_names import (
     POSSIBLE,
     QUANTILES,
 )
-from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.node_writer import NodeWriter
 from finegraph.model.export.number_nodes import NumberInputs, NumberScores
 from finegraph.model.export.posterior_nodes import add_posterior
 from finegraph.model.export.torch_file import number_evidence
@@ -38,7 +38,7 @@ def session_of(graph, coarse, numbers, operations, evidence=False):
     counts = {"fine_scores": len(graph), "fine_evidence": len(graph)}
     counts |= {"coarse_scores": coarse, "evidence": coarse} if coarse else {}
     counts |= dict.fromkeys(("pulls", "precisions"), len(graph.numbers)) if numbers else {}
-    to = Writer(operations)
+    to = NodeWriter(operations)
     for name in counts:
         if "evidence" in name:
             to.constants.append(numpy_helper.from_array(np.ones((1, counts[name]), np.float32), name))

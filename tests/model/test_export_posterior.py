@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from finegraph import Kind, LabelGraph, Posterior
 from finegraph.model.export import node_writer
 from finegraph.model.export.export_check import draw_evidence
-from finegraph.model.export.node_writer import Writer, list_tables
+from finegraph.model.export.node_writer import NodeWriter, list_tables
 from finegraph.model.export.posterior_nodes import add_posterior
 from reference import enumeration as ref
 from reference.random_graphs import FORMS, random_graph, random_scores
@@ -27,7 +27,7 @@ class Scored:
         counts = {"fine_scores": len(graph), "fine_evidence": len(graph)}
         if self.coarse:
             counts |= {"evidence": self.coarse} | ({} if softmax else {"coarse_scores": self.coarse})
-        to = Writer(operations)
+        to = NodeWriter(operations)
         for name, count in counts.items():
             if "evidence" in name:
                 to.constants.append(numpy_helper.from_array(np.ones((1, count), np.float32), name))

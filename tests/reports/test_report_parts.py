@@ -12,7 +12,7 @@ from finegraph.errors import InputError
 from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_worth import kind_worth
-from finegraph.reports.comparison import baseline_of, compare, in_order_of, on_common_photos
+from finegraph.reports.comparison import baseline_of, compare_runs, in_order_of, on_common_photos
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
@@ -156,7 +156,7 @@ class TestComparison:
     def test_means_and_paired_differences(self, runs):
         common = on_common_photos(runs)
         assert baseline_of(common) == 1
-        metrics = {metric.name: metric for metric in compare(common, 1)}
+        metrics = {metric.name: metric for metric in compare_runs(common, 1)}
         top = metrics["top 1"]
         assert [value.mean for value in top.values] == pytest.approx([run.result.top1 for run in runs])
         difference = top.differences[0]
@@ -194,7 +194,7 @@ class TestComparison:
         log_prob = runs[0].arrays["log_prob"].copy()
         log_prob[[3, 5]] = -np.inf
         odd = replace(runs[0], arrays={**runs[0].arrays, "log_prob": log_prob})
-        loss = next(metric for metric in compare([odd, runs[1]], 1) if metric.name == "negative log-likelihood")
+        loss = next(metric for metric in compare_runs([odd, runs[1]], 1) if metric.name == "negative log-likelihood")
         assert loss.infinite == (2, 0)
         assert loss.values[0] is None
         assert loss.values[1].mean == pytest.approx(runs[1].result.nll)

@@ -11,7 +11,7 @@ from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.sealed_json import seal
 from finegraph.search import photo_index as index_module
 from finegraph.search.index_state import IndexState, SegmentEntry, read_state
-from finegraph.search.index_writer import IndexWriter, Place
+from finegraph.search.index_writer import IndexedPlace, IndexWriter
 from finegraph.search.photo_index import Index
 from finegraph.search.segments import Columns, Segment, join, write_segment
 from search.tiny_index import GRAPH, MODEL, columns, make, new_writer
@@ -47,7 +47,7 @@ def test_joined_parts_fill_kinds_that_one_of_them_lacks():
 def test_the_state_comes_back(tmp_path):
     with new_writer(tmp_path / "index", method="approximate") as writer:
         writer.add(columns(40))
-        writer.remove([Place(writer.state.segments[0].file.name, row) for row in (0, 8, 39)])
+        writer.remove([IndexedPlace(writer.state.segments[0].file.name, row) for row in (0, 8, 39)])
         writer.finish()
         state = writer.state
     again = read_state(tmp_path / "index")

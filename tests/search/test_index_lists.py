@@ -12,14 +12,14 @@ from finegraph.search import index_writer as writer_file
 from finegraph.search import inverted_lists as lists_file
 from finegraph.search import list_files as list_file
 from finegraph.search import nearest as nearest_file
-from finegraph.search.index_writer import IndexWriter, Place
+from finegraph.search.index_writer import IndexedPlace, IndexWriter
 from finegraph.search.inverted_lists import assign, make_codes, make_lists, recall_of
 from finegraph.search.list_files import read_code_recall
 from finegraph.search.nearest import Lists, NearestVectors, reader_of, unit_rows, widened
 from finegraph.search.photo_index import Index
 from finegraph.search.projection import fit_projection, project
 from finegraph.search.segments import join
-from finegraph.search.small_codes import Codebook, CodeLists, NearestCodes, Span, pack
+from finegraph.search.small_codes import Codebook, CodeLists, CodeSpan, NearestCodes, pack
 from search.tiny_index import SIZE, columns, make, new_writer
 
 
@@ -126,7 +126,7 @@ def test_photos_that_come_later_are_found_and_removed_ones_are_not(tmp_path):
     make(tmp_path / "index", first, method="approximate")
     with IndexWriter(tmp_path / "index") as writer:
         segment = writer.state.segments[0].file.name
-        writer.remove([Place(segment, row) for row in range(0, 60, 2)])
+        writer.remove([IndexedPlace(segment, row) for row in range(0, 60, 2)])
         writer.add(later)
         lists = writer.state.lists
     index = Index.open(tmp_path / "index")
@@ -199,7 +199,7 @@ class TestSmallCodes:
         lists, _ = make_lists(parts)
         book, packed = make_codes(parts, lists)
         count = sum(len(part) for part in parts)
-        return NearestCodes(book, [CodeLists(book, packed, [Span(0, count, 0)])], count, probes, reader_of(parts))
+        return NearestCodes(book, [CodeLists(book, packed, [CodeSpan(0, count, 0)])], count, probes, reader_of(parts))
 
     def test_cosines_are_true_and_little_is_missed(self, parts):
         small = self.nearest(parts)
@@ -295,12 +295,12 @@ class TestSmallIndex:
         make(tmp_path / "index", first, second, method="approximate")
         names = [entry.file.name for entry in Index.open(tmp_path / "index").state.segments]
         with IndexWriter(tmp_path / "index") as writer:
-            writer.remove([Place(names[0], row) for row in range(0, 60, 2)])
-            writer.add(later, [Place(names[0], 1)])
-            writer.remove([Place(names[1], row) for row in range(40)])  # the segment goes
+            writer.remove([IndexedPlace(names[0], row) for row in range(0, 60, 2)])
+            writer.add(later, [IndexedPlace(names[0], 1)])
+            writer.remove([IndexedPlace(names[1], row) for row in range(40)])  # the segment goes
             writer.add(last)
             added = [entry.file.name for entry in writer.state.segments][1:]
-            writer.remove([Place(added[0], 3), Place(added[1], 19)])
+            writer.remove([IndexedPlace(added[0], 3), IndexedPlace(added[1], 19)])
             lists = writer.state.lists.file.name
             assert [(one.lists, one.arrays["codes"].shape[1]) for one in writer.segments()[1:]] == [(lists, 4)] * 2
         there = {*first.paths[3::2], *later.paths[:3], *later.paths[4:], *last.paths[:19]}

@@ -14,7 +14,7 @@ from finegraph.nn import BipartiteHead, Network, NetworkDesign
 from finegraph.nn.sharded_head import ShardedHead
 from finegraph.training.checkpoints.shard_files import ShardFolder
 from finegraph.training.distributed import Ranks
-from finegraph.training.settings import TrainSettings, check_used
+from finegraph.training.settings import TrainSettings, check_settings_used
 from finegraph.workflows.training.shared_labels import check_shared
 from finegraph.workflows.training.training_data import make_network
 from finegraph.workflows.training.validation import Tally
@@ -186,7 +186,7 @@ def test_settings_that_do_not_go_with_it(given, what):
 
 def test_it_needs_a_whole_network_to_train():
     with pytest.raises(SettingsError, match="shard_labels: no effect with tune = head"):
-        check_used({"shard_labels": True})
+        check_settings_used({"shard_labels": True})
 
 
 def test_graphs_and_grids_that_do_not_go_with_it():

@@ -11,7 +11,7 @@ from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import CheckpointError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import NetworkDesign, build_network
-from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, load_network, restore
+from finegraph.training.checkpoints.run_state import RunProgress, capture, data_digest, load_network, restore
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors
 from finegraph.training.recipes import RECIPES
 
@@ -62,7 +62,7 @@ def take_a_step(network):
 def test_all_comes_back(network):
     optimizer = take_a_step(network)
     network.backbone.norm.running_mean.fill_(0.5)
-    progress = Progress(step=7, epochs=2, loss_sum=1.25, best_epoch=1, best_figures={"top1": 0.5}, bad_files=["x"])
+    progress = RunProgress(step=7, epochs=2, loss_sum=1.25, best_epoch=1, best_figures={"top1": 0.5}, bad_files=["x"])
     tensors, state = capture(network, optimizer, progress, data_digest(TRAIN, VAL, GRAPH))
     torch.manual_seed(5)
     other = build_network(GRAPH, NetworkDesign(network="tiny"))
@@ -77,7 +77,7 @@ def test_all_comes_back(network):
 
 def test_what_changed_is_named(network):
     optimizer = take_a_step(network)
-    tensors, state = capture(network, optimizer, Progress(), data_digest(TRAIN, VAL, GRAPH))
+    tensors, state = capture(network, optimizer, RunProgress(), data_digest(TRAIN, VAL, GRAPH))
     other_graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}})
     with pytest.raises(SettingsError, match="data: the graph changed since this run began"):
         restore(network, optimizer, tensors, state, data_digest(TRAIN, VAL, other_graph))
@@ -89,7 +89,7 @@ def test_what_changed_is_named(network):
 
 def test_checkpoints_of_something_else(network):
     optimizer, data = make_optimizer(network, RECIPES["short"]), data_digest(TRAIN, VAL, GRAPH)
-    tensors, state = capture(network, optimizer, Progress(), data)
+    tensors, state = capture(network, optimizer, RunProgress(), data)
     with pytest.raises(CheckpointError, match=r"not one of this version of training: .*'wind'"):
         restore(network, optimizer, tensors, {**state, "progress": {"wind": 3}}, data)
     with pytest.raises(CheckpointError, match="not one of this version"):

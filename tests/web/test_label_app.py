@@ -17,7 +17,7 @@ from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import AddLabel, Proposal, RemoveFine, RenameFine, RenameKind, RenameLabel
 from finegraph.web.label import background_answers, class_routes, edit_routes, serve_label
 from finegraph.web.label.background_answers import LiveCheck
-from finegraph.web.label.photo_routes import SIDES, Thumbnails
+from finegraph.web.label.photo_routes import SIDES, ThumbnailCache
 from finegraph.web.security import Security
 
 TOFU = "mapo tofu @ Chef Yu"
@@ -266,8 +266,8 @@ def test_a_broken_photo_is_named_as_such(client, tmp_path):
 
 def test_thumbnails_are_kept_up_to_a_number_of_bytes(session):
     photo = session.photos(TOFU)[0]
-    one = len(Thumbnails().get("0", "small", photo))
-    kept = Thumbnails(max_bytes=2 * one)
+    one = len(ThumbnailCache().get("0", "small", photo))
+    kept = ThumbnailCache(max_bytes=2 * one)
     for number in range(5):
         kept.get(str(number), "small", photo)
     assert len(kept._cache) <= 2

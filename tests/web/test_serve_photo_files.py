@@ -13,7 +13,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.web import decoding as decoding_module
-from finegraph.web.decode_worker import read_photo
+from finegraph.web.decode_worker import read_local_photo
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.serve import photo_files
 from finegraph.web.serve.photo_files import SamplePhotos
@@ -39,33 +39,33 @@ def test_a_small_picture_has_nothing_of_the_file_but_its_pixels(tmp_path):
     picture = tiny.picture(1, width=2000, height=1000)
     picture.save(path, quality=95, comment=b"secret", icc_profile=b"secret profile")
     job = {"path": str(path), "root": str(tmp_path), **JOB}
-    answer, data = read_photo(job)
+    answer, data = read_local_photo(job)
     small = Image.open(io.BytesIO(data))
     assert (small.size, small.format) == ((320, 160), "JPEG")
     assert b"secret" not in data
     known = {**job, "stamp": answer["stamp"]}
-    assert read_photo(known) == (answer, b"")
+    assert read_local_photo(known) == (answer, b"")
     tiny.picture(2).save(path)
-    assert Image.open(io.BytesIO(read_photo(known)[1])).size == (50, 40)
+    assert Image.open(io.BytesIO(read_local_photo(known)[1])).size == (50, 40)
 
 
 def test_a_photo_is_read_within_bounds(tmp_path):
     path = tmp_path / "a.png"
     tiny.picture(1, width=600, height=400).save(path)
     job = {"path": str(path), "root": str(tmp_path), **JOB}
-    assert read_photo({**job, "side": None})[1] == path.read_bytes()
+    assert read_local_photo({**job, "side": None})[1] == path.read_bytes()
     for wrong, words in (
         ({"max_pixels": 100_000}, "the photo has 600 x 400 pixels; at most 0.1 million are decoded"),
         ({"side": None, "max_bytes": 50}, "at most 50 are sent"),
         ({"path": str(tmp_path / "none.png")}, "there is no such file"),
         ({"path": str(tmp_path)}, "expected a file, got a folder"),
     ):
-        answer, data = read_photo({**job, **wrong})
+        answer, data = read_local_photo({**job, **wrong})
         assert words in answer["error"]
         assert str(tmp_path) not in answer["error"]
         assert data == b""
     tiny.picture(1, width=2400, height=2000).save(tmp_path / "b.jpg", progressive=True, subsampling=0)
-    answer, _ = read_photo({**job, "path": str(tmp_path / "b.jpg"), "megabytes": 20})
+    answer, _ = read_local_photo({**job, "path": str(tmp_path / "b.jpg"), "megabytes": 20})
     assert answer["error"] == "the photo takes more memory than is allowed"
 
 

@@ -24,7 +24,7 @@ import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import PhotoFileError
 from finegraph.web.admission import Admission
-from finegraph.web.decode_worker import decode, jpeg_scans
+from finegraph.web.decode_worker import decode_upload, jpeg_scans
 from finegraph.web.decoding import DecodingPool, DecodingSettings
 from finegraph.web.problems import ProblemError
 from finegraph.web.security import Security
@@ -85,7 +85,7 @@ def test_workers_make_the_picture_that_the_library_makes(tmp_path):
 
 def test_bombs_are_refused_from_their_header():
     for job in (JOB, {**JOB, "quick_pixels": 8_000_000}):
-        answer, pixels = decode(png(30_000, 30_000, rows=1), job)
+        answer, pixels = decode_upload(png(30_000, 30_000, rows=1), job)
         assert "30000 x 30000 pixels; at most 40 million are decoded" in answer["error"]
         assert pixels == b""
 
@@ -303,7 +303,7 @@ def test_large_photos_have_a_worker_of_their_own_and_do_not_keep_others():
 
     quick, jpeg, found, killed = with_pool(work, quick_pixels=100_000, large_waiting=3)
     assert {picture.shape for picture in (quick, jpeg, *found)} == {(24, 24, 3)}
-    _, expected = decode(large, JOB)
+    _, expected = decode_upload(large, JOB)
     assert ({picture.tobytes() for picture in found}, killed) == ({expected}, 0)
 
 
@@ -352,10 +352,13 @@ def test_scans_of_a_jpeg_are_counted_and_too_many_refused():
     last = content.rindex(b"\xff\xda")
     many = content[:last] + content[last:-2] * 200 + content[-2:]
     assert jpeg_scans(many)[0] == scans + 199
-    assert decode(many, JOB) == ({"error": "the JPEG has more than 100 scans; save it again in the usual way"}, b"")
+    assert decode_upload(many, JOB) == (
+        {"error": "the JPEG has more than 100 scans; save it again in the usual way"},
+        b"",
+    )
     alone = content[:last] + content[last:-2] + b"\xff\x01" + content[last:-2] * 200 + content[-2:]
     assert jpeg_scans(alone)[0] == scans + 200  # what stands behind this marker is no length
-    assert "more than 100 scans" in decode(alone, JOB)[0]["error"]
+    assert "more than 100 scans" in decode_upload(alone, JOB)[0]["error"]
     assert jpeg_scans(b"\xff\xd8\xff" + b"\xff\xe0\0\2" * 5000)[0] > 100  # so many that nobody follows them
 
 

@@ -16,11 +16,11 @@ from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import grid_settings
 from finegraph.workflows.studies import measure as measure_module
 from finegraph.workflows.studies import sklearn_heads
-from finegraph.workflows.studies.closed_form_heads import log_likelihood, shrinkages
-from finegraph.workflows.studies.fitted_head import Answer, answer_of, with_implied
+from finegraph.workflows.studies.closed_form_heads import mean_log_prob, shrinkages
+from finegraph.workflows.studies.fitted_head import HeadAnswer, answer_of, with_implied
 from finegraph.workflows.studies.head_fits import fit_study_head, grid_of, only_parent
-from finegraph.workflows.studies.measure import joined, judged, measure, metrics_of
-from finegraph.workflows.studies.photo_sets import Part, kind_groups
+from finegraph.workflows.studies.measure import joined, judged, measure, photo_metrics
+from finegraph.workflows.studies.photo_sets import PhotoMatrices, kind_groups
 from finegraph.workflows.studies.spec import HEADS
 
 GRAPH = LabelGraph.from_table(
@@ -45,7 +45,7 @@ def make_part(per_class, seed, views=None):
     shape = (len(fine), views, 10) if views else (len(fine), 10)
     noisy = [(centre if views is None else centre[:, None]) + random.normal(0, 1.2, shape) for _ in range(2)]
     one, two = (torch.from_numpy(own).float() for own in noisy)
-    return Part(one, two[..., :6], torch.from_numpy(fine))
+    return PhotoMatrices(one, two[..., :6], torch.from_numpy(fine))
 
 
 TRAIN, VAL, TEST = make_part(4, 0), make_part(5, 1), make_part(20, 2)
@@ -62,7 +62,7 @@ def test_every_head_tries_as_many_settings(head, settings):
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_learns(head):
     fitted = fit_study_head(head, GRAPH, ("dish", "place"), TRAIN, VAL, 8)
-    metrics = metrics_of(measure(fitted.model, TEST, GRAPH, 1))
+    metrics = photo_metrics(measure(fitted.model, TEST, GRAPH, 1))
     assert metrics["top1"] > 0.4  # chance is 0.25
     assert metrics["kind:dish"] > 0.6
     assert set(metrics) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
@@ -163,7 +163,7 @@ def test_photos_are_measured_fewer_at_a_time_the_more_labels_there_are(monkeypat
 
 def log_likelihood_of(fitted, part):
     fit = SimpleNamespace(head=fitted.model.head, scaling=fitted.model.scaling)
-    return log_likelihood(fit, part)
+    return mean_log_prob(fit, part)
 
 
 @pytest.mark.deep
@@ -179,7 +179,7 @@ def test_kinds_outside_the_set_follow_from_the_fine_labels():
 def test_metrics_are_those_of_a_slow_loop():
     fitted = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 4)
     answer = answer_of(GRAPH, fitted.model.head(TEST.fine), 1)
-    found = metrics_of(judged(answer, TEST.target, GRAPH))
+    found = photo_metrics(judged(answer, TEST.target, GRAPH))
     top1 = nll = dish = group = 0.0
     for photo, truth in enumerate(TEST.target.tolist()):
         probs = answer[0][photo].exp().tolist()
@@ -196,7 +196,7 @@ def test_metrics_are_those_of_a_slow_loop():
     assert found["top5"] == 1.0
     halves = [judged(answer_of(GRAPH, fitted.model.head(own.fine), 1), own.target, GRAPH)
               for own in (TEST.at(list(range(30))), TEST.at(list(range(30, 80))))]  # fmt: skip
-    assert metrics_of(joined(halves)) == pytest.approx(found)
+    assert photo_metrics(joined(halves)) == pytest.approx(found)
 
 
 def test_only_certain_parents_are_targets():
@@ -204,7 +204,7 @@ def test_only_certain_parents_are_targets():
     assert only_parent(graph.kind("dish"), torch.tensor([0, 1, 2])).tolist() == [0, -100, -100]
 
 
-def mean_log_prob(log_probs, part):
+def mean_at_target(log_probs, part):
     return float(log_probs.detach().gather(1, part.target[:, None]).mean())
 
 
@@ -217,9 +217,9 @@ def test_the_closed_form_has_the_best_of_its_shrinkages(head):
     for shrinkage in shrinkages(4):
         name = "bipartite" if head == "prototypes" else "softmax"
         fit = fit_prototypes(TRAIN.fine, TRAIN.target, own, PrototypeSettings(head=name, shrinkage=shrinkage))
-        scores[shrinkage] = mean_log_prob(fit.head(fit.scaling(VAL.fine)).log_probs(), VAL)
+        scores[shrinkage] = mean_at_target(fit.head(fit.scaling(VAL.fine)).log_probs(), VAL)
     assert fitted.chosen[0]["shrinkage"] == max(scores, key=scores.get)
-    assert mean_log_prob(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(max(scores.values()))
+    assert mean_at_target(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(max(scores.values()))
     assert fitted.model.step(TRAIN) is None  # no step of descent trains it
 
 
@@ -250,8 +250,8 @@ def test_auto_takes_descent_where_the_training_photos_say_so(monkeypatch):
 
 @pytest.mark.deep
 def test_members_of_a_joined_network_are_whitened_apart():
-    both = Part(torch.cat([TRAIN.fine, 50 * TRAIN.coarse], dim=1), None, TRAIN.target, (10, 6))
-    held = Part(torch.cat([VAL.fine, 50 * VAL.coarse], dim=1), None, VAL.target, (10, 6))
+    both = PhotoMatrices(torch.cat([TRAIN.fine, 50 * TRAIN.coarse], dim=1), None, TRAIN.target, (10, 6))
+    held = PhotoMatrices(torch.cat([VAL.fine, 50 * VAL.coarse], dim=1), None, VAL.target, (10, 6))
     fitted = fit_study_head("auto", GRAPH, ("dish",), both.at(list(range(len(both)))), held, 4)
     fit = fit_prototypes(both.fine, both.target, GRAPH.only(["dish"]), block_sizes=(10, 6))
     torch.testing.assert_close(
@@ -279,8 +279,8 @@ def test_discriminant_analysis_is_as_likely_as_the_best_of_its_settings():
         scores = other.fit(TRAIN.fine.numpy(), TRAIN.target.numpy()).decision_function(VAL.fine.numpy())
         for temperature in sklearn_heads.TEMPERATURES:
             log_probs = torch.log_softmax(torch.from_numpy(scores).double() / temperature, dim=1)
-            best = max(best, mean_log_prob(log_probs, VAL))
-    assert mean_log_prob(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(best, abs=1e-6)
+            best = max(best, mean_at_target(log_probs, VAL))
+    assert mean_at_target(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(best, abs=1e-6)
 
 
 @pytest.mark.parametrize("head", ["sklearn-logistic", "sklearn-discriminant"])
@@ -323,7 +323,7 @@ PRICES = VALUES.only(["heat", "price"])
 
 def test_metrics_of_values_are_those_computed_by_hand():
     probs = torch.tensor([[0.50, 0.30, 0.18, 0.02], [0.02, 0.95, 0.02, 0.01], [0.04, 0.04, 0.12, 0.80]])
-    answer = with_implied(PRICES, Answer(probs.log(), {}, {}, {}))
+    answer = with_implied(PRICES, HeadAnswer(probs.log(), {}, {}, {}))
     true = torch.tensor([0, 3, 2])  # 1, 4 and 3 EUR; mild, hot and hot
     values = judged(answer, true, PRICES)
     # Expected: 0.5 + 0.6 + 0.54 + 0.08 = 1.72, 0.02 + 1.90 + 0.06 + 0.04 = 2.02, 0.04 + 0.08 + 0.36 + 3.20 = 3.68 EUR.
@@ -332,7 +332,7 @@ def test_metrics_of_values_are_those_computed_by_hand():
     assert values["coverage:price"].tolist() == [1.0, 0.0, 1.0]
     # The first label with at least half of the probability: mild (0.50), medium (0.97), hot (1.00).
     assert values["steps:heat"].tolist() == [0.0, 1.0, 0.0]
-    found = metrics_of(values)
+    found = photo_metrics(values)
     assert found["error:price"] == pytest.approx((0.72 + 1.98 + 0.68) / 3)
     assert found["coverage:price"] == pytest.approx(2 / 3)
     assert found["steps:heat"] == pytest.approx(1 / 3)
@@ -344,7 +344,7 @@ def test_metrics_of_values_are_those_computed_by_hand():
     measured = judged(answer, true, PRICES, {"price": np.array([np.nan, 2.0, np.nan])})
     np.testing.assert_allclose(measured["error:price"], [0.72, 0.02, 0.68], atol=1e-6)
     assert measured["coverage:price"].tolist() == [1.0, 1.0, 1.0]
-    assert metrics_of(measured)["spearman:price"] == pytest.approx(1.0)
+    assert photo_metrics(measured)["spearman:price"] == pytest.approx(1.0)
 
 
 @pytest.mark.deep
@@ -352,7 +352,7 @@ def test_metrics_of_values_are_those_computed_by_hand():
 def test_metrics_of_values_are_those_of_an_evaluation(head):
     kinds = ("heat", "price", "portion") if head in ("bipartite", "prototypes") else ()
     fitted = fit_study_head(head, VALUES, kinds, TRAIN, VAL, 4)
-    found = metrics_of(measure(fitted.model, TEST, VALUES, 1))
+    found = photo_metrics(measure(fitted.model, TEST, VALUES, 1))
     collector = Collector(VALUES)
     with torch.no_grad():
         if head in ("softmax", "bipartite", "prototypes"):

@@ -36,7 +36,7 @@ from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.photo_sets import read_study_data, study_features
 from finegraph.workflows.studies.spec import HEADS, WITHOUT_KINDS, study_of
 from finegraph.workflows.studies.study_folder import COLUMNS, CellResult, StudyFolder
-from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, summarise
+from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, summarise_cells
 from finegraph.workflows.study import run_study
 from training import tiny
 
@@ -182,7 +182,7 @@ def test_draws_that_are_all_the_same_show_nothing_of_their_chance():
         return CellResult(cell=cell, rows=[("test", 1, "top1", value)], tried=4, chosen=[], photos=9, seconds=1.0)
 
     def second_row(*values):
-        return summarise([result("softmax", seed, 0.5 + seed / 10) for seed in (0, 1)]
+        return summarise_cells([result("softmax", seed, 0.5 + seed / 10) for seed in (0, 1)]
                          + [result("ensemble", seed, value) for seed, value in enumerate(values)]).rows[1]  # fmt: skip
 
     steady = second_row(0.6, 0.7)  # 0.1 more in both draws: t would call that certain

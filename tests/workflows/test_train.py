@@ -16,7 +16,7 @@ from finegraph.errors import DataError, RunFolderError, SettingsError, UnknownNa
 from finegraph.graph import Kind
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import read_starts
-from finegraph.training.settings import TrainSettings, check_used
+from finegraph.training.settings import TrainSettings, check_settings_used
 from finegraph.workflows.train import choose_device, resume_settings, train_run
 from finegraph.workflows.training.training_data import read_training_data
 from training import tiny
@@ -250,8 +250,8 @@ def test_a_setting_without_effect_is_refused():
     with pytest.raises(
         SettingsError, match=r"epochs, lr: no effect with tune = head; choose tune = all, or leave it out"
     ):
-        check_used({"lr": 0.1, "epochs": 3})
-    check_used({"tune": "all", "lr": 0.1, "kind_weight": 1.0})
+        check_settings_used({"lr": 0.1, "epochs": 3})
+    check_settings_used({"tune": "all", "lr": 0.1, "kind_weight": 1.0})
 
 
 @pytest.mark.deep
@@ -327,7 +327,7 @@ def test_boxes_that_are_not_there_are_asked_for(manifest, tmp_path):
 )
 def test_settings_without_effect_are_refused(given, text):
     with pytest.raises(SettingsError, match=text):
-        check_used(given)
+        check_settings_used(given)
 
 
 @pytest.mark.parametrize("head", ["bipartite", "softmax"])
@@ -348,9 +348,9 @@ def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
 
 def test_settings_of_descent_are_refused_with_class_means(manifest):
     with pytest.raises(SettingsError, match="l2, choose: no effect with fit = prototypes; use fit = descent"):
-        check_used({"fit": "prototypes", "l2": 0.1, "choose": True})
+        check_settings_used({"fit": "prototypes", "l2": 0.1, "choose": True})
     with pytest.raises(SettingsError, match="coarse_network: class means have one feature"):
         settings(manifest, fit="prototypes", coarse_network="tiny")
     with pytest.raises(SettingsError, match="fit: no effect with start = new"):
-        check_used({"fit": "prototypes", "tune": "all", "recipe": "paper"})
-    check_used({"fit": "prototypes", "tune": "all"})  # training starts from the fitted head
+        check_settings_used({"fit": "prototypes", "tune": "all", "recipe": "paper"})
+    check_settings_used({"fit": "prototypes", "tune": "all"})  # training starts from the fitted head

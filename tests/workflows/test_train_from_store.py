@@ -13,7 +13,7 @@ from finegraph.errors import LabelStoreError, RunFolderError
 from finegraph.labelling import AddLabel, LabelStore, RenameFine, RenameLabel
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
-from finegraph.workflows.labels.graph_sources import is_store, read_stored, shown_place
+from finegraph.workflows.labels.graph_sources import is_store, read_stored, shown_source
 from finegraph.workflows.labels.label_files import export_file
 from finegraph.workflows.train import resume_settings, train_run
 from training import tiny
@@ -166,7 +166,7 @@ def test_no_password_is_written_into_a_run(folder, tmp_path, postgres):
     assert (tmp_path / "run" / "labels.json") in files
     assert [path.name for path in files if b"hush" in path.read_bytes()] == []
     saved = tomllib.loads((tmp_path / "run" / "config.toml").read_text())["graph"]
-    assert saved == shown_place(f"{url}@6") != f"{url}@6"  # ours has the driver and no password
+    assert saved == shown_source(f"{url}@6") != f"{url}@6"  # ours has the driver and no password
     assert read_stored(saved).photos == read_stored(url).photos
     with LabelStore.open(secret, write=False) as store:
         assert "hush" not in store.place
@@ -187,7 +187,7 @@ def test_no_password_is_written_into_a_run(folder, tmp_path, postgres):
 )
 def test_names_of_stores(place, store, shown):
     assert is_store(place) is store
-    assert shown_place(place) == shown
+    assert shown_source(place) == shown
 
 
 @pytest.mark.deep

@@ -12,7 +12,7 @@ from finegraph.model.structure import label_tree
 from finegraph.model.structure.label_groups import Level, Move
 from finegraph.model.structure.label_tree import NAME
 from finegraph.reports.run_results import read_structure
-from finegraph.training.settings import TrainSettings, check_used
+from finegraph.training.settings import TrainSettings, check_settings_used
 from finegraph.workflows.learn_graph import learn_graph
 from finegraph.workflows.train import resume_settings, train_run
 from training import tiny
@@ -172,4 +172,4 @@ def test_what_cannot_be_learnt_is_refused(manifest):
     with pytest.raises(UnknownNameError, match="'trees' of the setting learn"):
         settings(manifest, learn=("trees",))
     with pytest.raises(SettingsError, match="learnt from a fitted head"):
-        check_used({"tune": "all", "recipe": "short", "learn": ("tree",)})
+        check_settings_used({"tune": "all", "recipe": "short", "learn": ("tree",)})

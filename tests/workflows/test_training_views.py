@@ -14,9 +14,9 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError
 from finegraph.model.features import extract_features
 from finegraph.nn.network import NetworkDesign, build_network
-from finegraph.training.settings import TrainSettings, check_used
+from finegraph.training.settings import TrainSettings, check_settings_used
 from finegraph.workflows.train import train_run
-from finegraph.workflows.training.training_views import mean_of_views, parts_of
+from finegraph.workflows.training.training_views import mean_of_views, view_parts
 from training import tiny
 from workflows.test_train import Silent
 
@@ -39,26 +39,26 @@ def test_parts_lie_in_the_corners_of_the_upright_photo(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # lies on its side: 48 x 80 when it is upright
     samples = Samples([save_photo(tmp_path / "1.png", 1), save_photo(tmp_path / "2.jpg", 2, exif=exif)])
-    found = [[tuple(one.box) for one in part] for part in parts_of(samples, MAX_VIEWS, box=False)]
+    found = [[tuple(one.box) for one in part] for part in view_parts(samples, MAX_VIEWS, box=False)]
     assert found == [
         [(0, 0, 60, 36), (0, 0, 36, 60)],
         [(20, 12, 60, 36), (12, 20, 36, 60)],
         [(20, 0, 60, 36), (12, 0, 36, 60)],
         [(0, 12, 60, 36), (0, 20, 36, 60)],
     ]
-    assert parts_of(samples, 1, box=False) == []
+    assert view_parts(samples, 1, box=False) == []
 
 
 def test_parts_of_boxes_lie_in_the_boxes(tmp_path):
     photo = save_photo(tmp_path / "1.png", 1)
     boxed = Samples([Sample(photo.path, "a", box=Box(-10, 8, 50, 20)), photo])
     for views, expected in ((2, [(0, 8, 30, 15), (0, 0, 60, 36)]), (3, [(10, 13, 30, 15), (20, 12, 60, 36)])):
-        part = parts_of(boxed, views, box=True)[-1]
+        part = view_parts(boxed, views, box=True)[-1]
         assert {boxed[number].box: tuple(one.box) for one, number in part.items()} == {
             Box(-10, 8, 50, 20): expected[0],
             None: expected[1],
         }
-    assert {tuple(one.box) for one in parts_of(boxed, 2, box=False)[0]} == {(0, 0, 60, 36)}  # boxes that are not used
+    assert {tuple(one.box) for one in view_parts(boxed, 2, box=False)[0]} == {(0, 0, 60, 36)}  # boxes that are not used
 
 
 def test_features_are_the_mean_over_the_views_that_can_be_read(tmp_path):
@@ -70,7 +70,7 @@ def test_features_are_the_mean_over_the_views_that_can_be_read(tmp_path):
     def features(photos):
         return extract_features(network, Samples(photos), ViewSettings(size=32, resize=36, box=True), cache=False)
 
-    first, parts = features(samples), parts_of(samples, 3, box=False)
+    first, parts = features(samples), view_parts(samples, 3, box=False)
     pictures = [Image.open(one.path) for one in samples]
     corners = ((0, 0, 60, 36), (20, 12, 80, 48))
     cut = [
@@ -116,7 +116,7 @@ def test_heads_are_fitted_to_three_views_by_default():
 
 def test_views_are_those_of_a_fitted_last_layer():
     with pytest.raises(SettingsError, match="train_views: no effect with start = new"):
-        check_used({"tune": "all", "start": "new", "train_views": 3})
+        check_settings_used({"tune": "all", "start": "new", "train_views": 3})
     with pytest.raises(SettingsError, match="train_views: expected a finite number of at least 1 and below 6, got 6"):
         TrainSettings(train_views=6)
 
@@ -134,7 +134,7 @@ def test_a_taught_photo_is_seen_as_the_fit_saw_photos(manifest, tmp_path):
     samples = Samples([photo])
     parts = [
         (part, extract_features(model.network, Samples(part), replace(model.views, box=True), cache=False))
-        for part in parts_of(samples, 3, box=False)
+        for part in view_parts(samples, 3, box=False)
     ]
     fitted_to = mean_of_views(extract_features(model.network, samples, model.views, cache=False), parts).fine
     expected = model.network.scaling(fitted_to)[0].numpy()

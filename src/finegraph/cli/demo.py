@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.evaluation import EvaluationResult
-    from finegraph.workflows.demo import Comparison, Demo
+    from finegraph.workflows.demo import Demo, HeadComparison
 
 NAMES = {"softmax": "softmax (no graph)", "bipartite": "bipartite (graph)"}
 WHAT = {"test": "controlled: the same kitchens on other days", "wild": "wild: other cameras, half-eaten plates"}
@@ -83,7 +83,7 @@ def _document(demo: Demo) -> dict[str, object]:
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, object]:
+def _comparison(comparison: HeadComparison) -> dict[str, object]:
     metrics = {
         head: {"top1": result.top1, "top5": result.top5, "nll": result.nll, "kinds": result.kinds}
         for head, result in comparison.results.items()
@@ -125,7 +125,7 @@ def _print(demo: Demo) -> None:
     _next(out, demo)
 
 
-def _print_comparison(out: Console, comparison: Comparison) -> None:
+def _print_comparison(out: Console, comparison: HeadComparison) -> None:
     """The metrics of both heads on one split."""
     rows = []
     for head, result in comparison.results.items():

@@ -17,9 +17,9 @@ from finegraph.cli.terminal import console, count, print_json, print_table, prin
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from finegraph.evaluation.intervals import Interval
+    from finegraph.evaluation.intervals import MeanInterval
     from finegraph.workflows.structure.kind_effects import KindEffect
-    from finegraph.workflows.suggest_graph import GraphSuggestions, Suggestion
+    from finegraph.workflows.suggest_graph import GraphSuggestions, KindSuggestion
 
 
 def suggest(
@@ -133,12 +133,12 @@ def _changes(effect: KindEffect | None) -> tuple[str, ...]:
     )
 
 
-def _interval(one: Interval, scale: float, digits: int) -> str:
+def _interval(one: MeanInterval, scale: float, digits: int) -> str:
     mean, low, high = (f"{scale * value:+.{digits}f}" for value in (one.mean, one.low, one.high))
     return f"{mean} ({low} to {high})"
 
 
-def _labels(one: Suggestion) -> str:
+def _labels(one: KindSuggestion) -> str:
     return f"{one.shared:,}" + (f" + {one.single:,} single" if one.single else "")
 
 

@@ -88,7 +88,7 @@ for _command in (
 
 
 @dataclass
-class Options:
+class MainOptions:
     """The flags that stand before a command, and what the command can be told."""
 
     debug: bool = False
@@ -138,7 +138,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code; see `finegraph.cli.exit_codes`.
     """
-    options = Options()
+    options = MainOptions()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name must not end the command in an ASCII terminal
@@ -160,7 +160,7 @@ def main() -> NoReturn:
     leave(run(sys.argv[1:]))
 
 
-def _report(error: BaseException, options: Options) -> None:
+def _report(error: BaseException, options: MainOptions) -> None:
     """Say why the command failed."""
     from finegraph.cli.failures import print_failure
 

@@ -113,7 +113,7 @@ def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
     if outcome.summary is None:
         out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command continues")
         return
-    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
+    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, mean_text, place_text
 
     facts = outcome.about["data"]
     out.print(
@@ -129,7 +129,7 @@ def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
             texts = []
             for amount in read.amounts:
                 row = cells.get(amount)
-                texts += [value_text(row, interval=False), difference_text(row, interval=False)]
+                texts += [mean_text(row, interval=False), difference_text(row, interval=False)]
             rows.append((name, *texts))
         headings = [text for amount in read.amounts for text in (_heading(amount), "")]
         out.print(f"\ntop-1 % on {printable(place_text(*place))}, and the difference to softmax")
@@ -144,7 +144,7 @@ def _print_values(out: Console, read: Study, outcome: StudyOutcome, place: tuple
     """How well numbers and ordered kinds are told at a place."""
     from finegraph.evaluation.study_metrics import more_is_better, value_tables
     from finegraph.workflows.studies.grid import amount_text, largest
-    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
+    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, mean_text, place_text
 
     assert outcome.summary is not None
     amount = largest(read.amounts)
@@ -163,7 +163,7 @@ def _print_values(out: Console, read: Study, outcome: StudyOutcome, place: tuple
             texts: list[str] = []
             for metric in columns:
                 row = cells.get(metric)
-                texts.append(value_text(row, interval=False))
+                texts.append(mean_text(row, interval=False))
                 if more_is_better(metric) is False:
                     texts.append(difference_text(row, interval=False))
             rows.append((name, *texts))

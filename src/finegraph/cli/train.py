@@ -18,7 +18,7 @@ from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import (
     FORMER_NAMES,
     TrainSettings,
-    check_used,
+    check_settings_used,
     read_settings,
     setting_type,
     with_current_names,
@@ -80,7 +80,7 @@ def _train(
             settings = resume_settings(run, values)
         else:
             settings = TrainSettings.from_dict(values)
-            check_used(values)
+            check_settings_used(values)
         _use_threads(settings.threads)
         with display:
             result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)

@@ -25,7 +25,7 @@ from finegraph.errors import InputError, PhotoFileError, UnknownNameError
 from finegraph.graph.faults import MAX_PRINTED
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 from finegraph.inference.sums.targets import FROM_FINE
 
 MISSING = -100
@@ -218,7 +218,7 @@ def _numbers(
     """
     number_of: dict[str | None, int] = {name: number for number, name in enumerate(names)}
     number_of[None] = MISSING
-    suggestions = Suggestions()
+    suggestions = SpellingHints()
     for sample, label in zip(samples, labels, strict=True):
         if label is not None and label not in number_of:
             number_of[label] = MISSING

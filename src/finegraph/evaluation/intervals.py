@@ -37,7 +37,7 @@ Verdict = Literal["better", "worse", "cannot tell"]
 
 
 @dataclass(frozen=True)
-class Interval:
+class MeanInterval:
     """A mean and what it lies between.
 
     Attributes:
@@ -53,7 +53,7 @@ class Interval:
     method: Method
 
 
-def mean_interval(draws: ArrayLike, level: float = LEVEL) -> Interval:
+def mean_interval(draws: ArrayLike, level: float = LEVEL) -> MeanInterval:
     """The interval of the mean of several draws.
 
     Example:
@@ -66,17 +66,17 @@ def mean_interval(draws: ArrayLike, level: float = LEVEL) -> Interval:
         raise InputError(f"expected at least 2 draws, got {len(values)}; one draw says nothing of its own chance")
     half = t_quantile(0.5 + level / 2, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
     mean = float(values.mean())
-    return Interval(mean, mean - half, mean + half, "t over draws")
+    return MeanInterval(mean, mean - half, mean + half, "t over draws")
 
 
-def paired_interval(draws: ArrayLike, others: ArrayLike, level: float = LEVEL) -> Interval:
+def paired_interval(draws: ArrayLike, others: ArrayLike, level: float = LEVEL) -> MeanInterval:
     """The interval of the mean difference `draws - others`, where draws at one place belong together."""
     return mean_interval(_difference(draws, others), level)
 
 
 def bootstrap_interval(
     photos: ArrayLike, level: float = LEVEL, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+) -> MeanInterval:
     """The interval of the mean of one value per photo, such as 1 for right and 0 for wrong.
 
     Args:
@@ -90,10 +90,10 @@ def bootstrap_interval(
         raise InputError("expected the values of at least one photo, got none")
     means = _resampled_means(values, resamples, np.random.default_rng(seed))
     low, high = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
-    return Interval(float(values.mean()), float(low), float(high), "bootstrap over photos")
+    return MeanInterval(float(values.mean()), float(low), float(high), "bootstrap over photos")
 
 
-def share_interval(right: int, of: int, level: float = LEVEL) -> Interval:
+def share_interval(right: int, of: int, level: float = LEVEL) -> MeanInterval:
     """Wilson's interval of a share, which holds also if there are few photos, or all of them are right.
 
     Example:
@@ -108,15 +108,15 @@ def share_interval(right: int, of: int, level: float = LEVEL) -> Interval:
     middle = (share + extra / 2) / (1 + extra)
     half = reach * math.sqrt(share * (1 - share) / of + extra / (4 * of)) / (1 + extra)
     low, high = (0.0 if not right else middle - half), (1.0 if right == of else middle + half)
-    return Interval(share, low, high, "Wilson over photos")
+    return MeanInterval(share, low, high, "Wilson over photos")
 
 
-def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float = LEVEL) -> Interval:
+def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float = LEVEL) -> MeanInterval:
     """The bootstrap interval of the mean difference `photos - others` of the same photos."""
     return bootstrap_interval(_difference(photos, others), level)
 
 
-def verdict(difference: Interval, *, more_is_better: bool = True) -> Verdict:
+def verdict(difference: MeanInterval, *, more_is_better: bool = True) -> Verdict:
     """The verdict on a difference; if its interval contains 0 there is none, which does not prove equality."""
     if difference.low <= 0.0 <= difference.high:
         return "cannot tell"

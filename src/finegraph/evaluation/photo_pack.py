@@ -29,7 +29,7 @@ from finegraph.data.samples import Sample
 from finegraph.errors import InputError, PhotoFileError
 
 
-class Look(NamedTuple):
+class PictureSize(NamedTuple):
     """How small pictures are: the longer side in pixels, and the quality that they are saved with."""
 
     size: int
@@ -38,14 +38,29 @@ class Look(NamedTuple):
 
 SMALL_BYTES, CLOSE_BYTES, TRAINING_BYTES = 1_500_000, 2_500_000, 1_000_000
 """What each sort of pictures has on a page, which holds three bytes in four letters: 6.7 MB together."""
-SMALL_LOOKS = (Look(160, 60), Look(128, 50), Look(112, 45), Look(96, 40), Look(80, 35), Look(72, 30), Look(64, 30))
-CLOSE_LOOKS = (Look(480, 60), Look(384, 55), Look(320, 50), Look(256, 45), Look(224, 40), Look(192, 38))
-TRAINING_LOOKS = (Look(320, 55), Look(256, 50), Look(224, 45), Look(192, 40))
+SMALL_LOOKS = (
+    PictureSize(160, 60),
+    PictureSize(128, 50),
+    PictureSize(112, 45),
+    PictureSize(96, 40),
+    PictureSize(80, 35),
+    PictureSize(72, 30),
+    PictureSize(64, 30),
+)
+CLOSE_LOOKS = (
+    PictureSize(480, 60),
+    PictureSize(384, 55),
+    PictureSize(320, 50),
+    PictureSize(256, 45),
+    PictureSize(224, 40),
+    PictureSize(192, 38),
+)
+TRAINING_LOOKS = (PictureSize(320, 55), PictureSize(256, 50), PictureSize(224, 45), PictureSize(192, 40))
 _TRIED = 32
 """How many photos are saved to estimate the bytes of a look."""
 
 
-SMALL = Look(112, 50)
+SMALL = PictureSize(112, 50)
 """The default look of pictures."""
 Pack = dict[str, Shaped[NDArray[Any], " _"]]
 _EARLIER = "jpeg"
@@ -55,7 +70,7 @@ _EARLIER = "jpeg"
 def pack_photos(
     sets: Mapping[str, Mapping[int, Sample]],
     *,
-    looks: Mapping[str, Look] | None = None,
+    looks: Mapping[str, PictureSize] | None = None,
     box: bool = False,
     threads: int | None = None,
 ) -> dict[str, Pack]:
@@ -122,7 +137,7 @@ def unpack_photos(arrays: Mapping[str, Shaped[NDArray[Any], " _"]]) -> dict[int,
     }
 
 
-def small_pictures(photo: Sample, looks: Sequence[Look], *, box: bool = False) -> list[bytes]:
+def small_pictures(photo: Sample, looks: Sequence[PictureSize], *, box: bool = False) -> list[bytes]:
     """A photo as small pictures, the largest first; none if it cannot be read."""
     largest = looks[0].size
     try:
@@ -139,14 +154,16 @@ def small_pictures(photo: Sample, looks: Sequence[Look], *, box: bool = False) -
     return made
 
 
-class Fit(NamedTuple):
+class PictureFit(NamedTuple):
     """The look of the pictures of a sort, and how many of them there is room for."""
 
-    look: Look
+    look: PictureSize
     room: int
 
 
-def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], max_bytes: int, *, box: bool = False) -> Fit:
+def fitting_look(
+    photos: Sequence[Sample], looks: Sequence[PictureSize], max_bytes: int, *, box: bool = False
+) -> PictureFit:
     """The largest look at which pictures of photos fit, and how many do.
 
     Args:
@@ -161,5 +178,5 @@ def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], max_bytes: int
         sizes = [len(pictures[place]) for pictures in tried if pictures]
         fit = len(photos) if not sizes else int(max_bytes * len(sizes) / sum(sizes))
         if fit >= len(photos):
-            return Fit(look, len(photos))
-    return Fit(looks[-1], fit)
+            return PictureFit(look, len(photos))
+    return PictureFit(looks[-1], fit)

@@ -44,7 +44,7 @@ _SLOPES = np.geomspace(0.05, 50.0, 301)
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class ComparisonTally:
     """The results of comparisons, pair by pair.
 
     Attributes:
@@ -62,7 +62,7 @@ class Tally:
     shown: Float[FloatArray, " pair"]
 
     @classmethod
-    def of(cls, answers: Iterable[tuple[int, int, bool, float]]) -> Tally:
+    def of(cls, answers: Iterable[tuple[int, int, bool, float]]) -> ComparisonTally:
         """From comparisons as (more, less, same, shown)."""
         counts: dict[tuple[int, int, float], list[float]] = {}
         for more, less, same, shown in answers:
@@ -77,10 +77,10 @@ class Tally:
         shown_of = np.array([key[2] for key in counts], dtype=np.float64)
         return cls(keys[:, 0], keys[:, 1], votes[:, 0], votes[:, 1], shown_of)
 
-    def among(self, items: Int[IntArray, " column"]) -> Tally:
+    def among(self, items: Int[IntArray, " column"]) -> ComparisonTally:
         """The same with indices into `items`, which holds everything that was compared, in rising order."""
         one, two = np.searchsorted(items, self.one), np.searchsorted(items, self.two)
-        return Tally(one, two, self.wins, self.losses, self.shown)
+        return ComparisonTally(one, two, self.wins, self.losses, self.shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ def fit_comparisons(
             answers.append((position[one.more], position[one.less], one.same, shown))
     if not answers:
         raise InputError(f"there is no comparison of the kind {kind!r}")
-    return fit_tally(kind, len(names), Tally.of(answers), prior_spread, known=known)
+    return fit_tally(kind, len(names), ComparisonTally.of(answers), prior_spread, known=known)
 
 
 def shown_by_photos(photo_spread: float) -> float:
@@ -158,7 +158,7 @@ def shown_by_photos(photo_spread: float) -> float:
 
 
 def fit_tally(
-    kind: str, count: int, tally: Tally, prior_spread: float = PRIOR_SPREAD, *, known: Number | None = None
+    kind: str, count: int, tally: ComparisonTally, prior_spread: float = PRIOR_SPREAD, *, known: Number | None = None
 ) -> ComparisonFit:
     """Fit the values of `count` names to a tally; see `fit_comparisons`."""
     slope, mean, spread = prior_of(count, tally, prior_spread, known)
@@ -169,7 +169,7 @@ def fit_tally(
 
 
 def prior_of(
-    count: int, tally: Tally | None, prior_spread: float = PRIOR_SPREAD, known: Number | None = None
+    count: int, tally: ComparisonTally | None, prior_spread: float = PRIOR_SPREAD, known: Number | None = None
 ) -> tuple[float, Float[FloatArray, " fine"], Float[FloatArray, " fine"]]:
     """The slope of the scale, and the mean and spread of each value before any comparison."""
     if known is None or not known.known.any():
@@ -179,7 +179,7 @@ def prior_of(
     return slope, slope * values, slope * np.maximum(spreads, _MIN_KNOWN_SPREAD)
 
 
-def _slope(tally: Tally, known: Number, prior_spread: float) -> float:
+def _slope(tally: ComparisonTally, known: Number, prior_spread: float) -> float:
     """The most probable slope given comparisons of known labels; the prior of its log is log(prior_spread) +- 1."""
     both = known.known[tally.one] & known.known[tally.two]
     apart = (known.standardised[0][tally.one] - known.standardised[0][tally.two])[both] * tally.shown[both]
@@ -216,7 +216,7 @@ def _in_unit(values: FloatArray, spreads: FloatArray, known: Number | None) -> t
 
 
 def likeliest_values(
-    tally: Tally, mean: Float[FloatArray, " column"], spread: Float[FloatArray, " column"]
+    tally: ComparisonTally, mean: Float[FloatArray, " column"], spread: Float[FloatArray, " column"]
 ) -> tuple[Float[FloatArray, " column"], Float[FloatArray, "column column"]]:
     """The most probable values given a tally, and the inverse of the curvature there."""
     values: FloatArray = mean.copy()
@@ -236,7 +236,7 @@ def likeliest_values(
 
 def log_posterior(
     values: Float[FloatArray, " column"],
-    tally: Tally,
+    tally: ComparisonTally,
     mean: Float[FloatArray, " column"],
     spread: Float[FloatArray, " column"],
 ) -> float:
@@ -247,7 +247,7 @@ def log_posterior(
 
 
 def _derivatives(
-    values: FloatArray, tally: Tally, mean: FloatArray, precision: FloatArray
+    values: FloatArray, tally: ComparisonTally, mean: FloatArray, precision: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The gradient of the log posterior, and what each pair adds to its curvature."""
     one, two, count = tally.one, tally.two, len(values)
@@ -258,7 +258,7 @@ def _derivatives(
     return gradient, tally.shown**2 * (tally.wins + tally.losses) * loses * (1 - loses)
 
 
-def _curvature(tally: Tally, weight: FloatArray, precision: FloatArray) -> FloatArray:
+def _curvature(tally: ComparisonTally, weight: FloatArray, precision: FloatArray) -> FloatArray:
     """The negative of the second derivatives of the log posterior: a graph Laplacian and the prior."""
     curvature = np.diag(precision + _degrees(tally, weight, len(precision)))
     np.add.at(curvature, (tally.one, tally.two), -weight)
@@ -266,7 +266,7 @@ def _curvature(tally: Tally, weight: FloatArray, precision: FloatArray) -> Float
     return curvature
 
 
-def _degrees(tally: Tally, weight: FloatArray, count: int) -> FloatArray:
+def _degrees(tally: ComparisonTally, weight: FloatArray, count: int) -> FloatArray:
     """The sum of the weights of the pairs of each item."""
     found: FloatArray = np.zeros(count)
     for items in (tally.one, tally.two):
@@ -274,7 +274,7 @@ def _degrees(tally: Tally, weight: FloatArray, count: int) -> FloatArray:
     return found
 
 
-def _newton_step(gradient: FloatArray, tally: Tally, weight: FloatArray, precision: FloatArray) -> FloatArray:
+def _newton_step(gradient: FloatArray, tally: ComparisonTally, weight: FloatArray, precision: FloatArray) -> FloatArray:
     """The curvature's inverse times the gradient, by conjugate gradients: each step is linear in the pairs."""
     one, two, count = tally.one, tally.two, len(gradient)
     scale = 1 / (precision + _degrees(tally, weight, count))

@@ -24,7 +24,7 @@ from finegraph.graph.formats.cells import format_name, mask_escapes, text_only, 
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.formats.text_file import decode, read_bytes
 from finegraph.graph.names import control_fault, kind_name_fault, name_fault
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 
 COLUMNS = ("kind", "more", "less", "who", "same", "of")
 _REQUIRED = COLUMNS[:3]
@@ -192,7 +192,7 @@ class _Reader:
         self.found: list[Comparison] = []
         self._names, self._faults = names, faults
         self._first: dict[tuple[str, str, frozenset[str]], int] = {}
-        self._suggestions = Suggestions()
+        self._suggestions = SpellingHints()
         self._refused: set[str] = set()
 
     def take(self, line: int, cells: Mapping[str, str]) -> None:

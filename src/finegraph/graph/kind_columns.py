@@ -20,7 +20,7 @@ GROUP_SEPARATOR = ": "
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """The content of one cell of a table.
 
     Attributes:
@@ -34,7 +34,7 @@ class Cell:
     all_of: bool = False
 
 
-def cell_of(value: object, where: str) -> Cell | None:
+def cell_of(value: object, where: str) -> TableCell | None:
     """The cell that a Python value stands for.
 
     Text is one label, True and False are yes and no, None is unknown, a set is one of several parents, a mapping gives
@@ -43,15 +43,15 @@ def cell_of(value: object, where: str) -> Cell | None:
     if value is None:
         return None
     if isinstance(value, bool | np.bool_):
-        return Cell((BINARY_LABELS[int(value)],))
+        return TableCell((BINARY_LABELS[int(value)],))
     if isinstance(value, str):
-        return Cell((value,))
+        return TableCell((value,))
     if isinstance(value, Mapping):
-        return _checked(Cell(tuple(value), tuple(_number(weight, where) for weight in value.values())), where)
+        return _checked(TableCell(tuple(value), tuple(_number(weight, where) for weight in value.values())), where)
     if isinstance(value, AbstractSet):
-        return _checked(Cell(tuple(sorted(value, key=str))), where)
+        return _checked(TableCell(tuple(sorted(value, key=str))), where)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return _checked(Cell(tuple(value), all_of=True), where)
+        return _checked(TableCell(tuple(value), all_of=True), where)
     raise GraphError(
         f"{where}: expected text, True, False, None (unknown), a set (one of), a mapping (weights) or a list (all of); "
         f"got {type(value).__name__}{_number_hint(value)}"
@@ -63,7 +63,7 @@ def _number_hint(value: object) -> str:
     return "; for a column of numbers give types={'price': 'number'}" if isinstance(value, Real) else ""
 
 
-def cells_of(name: str, values: Mapping[str, object]) -> list[Cell | None]:
+def cells_of(name: str, values: Mapping[str, object]) -> list[TableCell | None]:
     """The cells of one column, from a Python value per fine label.
 
     True and False make a binary kind, so its other labels must be yes and no.
@@ -87,7 +87,7 @@ def _number(weight: object, where: str) -> float:
     raise GraphError(f"{where}: a weight must be a number, got {type(weight).__name__}")
 
 
-def _checked(cell: Cell, where: str) -> Cell:
+def _checked(cell: TableCell, where: str) -> TableCell:
     """The cell, after checking its labels."""
     for label in cell.labels:
         if not isinstance(label, str):
@@ -99,7 +99,7 @@ def _checked(cell: Cell, where: str) -> Cell:
     return cell
 
 
-def kinds_of_column(name: str, cells: Sequence[Cell | None], labels: Sequence[str] | None = None) -> list[Kind]:
+def kinds_of_column(name: str, cells: Sequence[TableCell | None], labels: Sequence[str] | None = None) -> list[Kind]:
     """The kind, or for an all-of column the group of binary kinds, that a column describes.
 
     Args:
@@ -125,7 +125,7 @@ def kinds_of_column(name: str, cells: Sequence[Cell | None], labels: Sequence[st
     return [Kind(name, tuple(labels), starts, np.array(coarse, np.int64), np.array(weight, np.float64))]
 
 
-def _group(name: str, cells: Sequence[Cell | None], labels: Sequence[str] | None) -> list[Kind]:
+def _group(name: str, cells: Sequence[TableCell | None], labels: Sequence[str] | None) -> list[Kind]:
     """The binary kinds of an all-of column."""
     for cell in cells:
         if cell and not cell.all_of and len(cell.labels) != 1:

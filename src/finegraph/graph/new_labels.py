@@ -16,7 +16,7 @@ import numpy as np
 from finegraph.errors import GraphError, unknown_name
 from finegraph.graph.graph_like import GraphLike
 from finegraph.graph.kind import BINARY_LABELS, Kind
-from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell, cell_of
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, TableCell, cell_of
 from finegraph.graph.names import fold, name_fault
 from finegraph.graph.number import Number
 from finegraph.graph.number_cells import number_cell
@@ -25,14 +25,14 @@ Row = Mapping[str, object]
 """Kind -> label, or any other value of a cell."""
 
 
-def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, Cell]:
+def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, TableCell]:
     """The cells of a new fine label, checked; unknown ones are left out.
 
     Raises:
         UnknownNameError: a kind that the graph does not have.
         GraphError: an invalid label.
     """
-    cells: dict[str, Cell] = {}
+    cells: dict[str, TableCell] = {}
     for name, value in row.items():
         where = f"fine label {label!r}, kind {name!r}"
         cell = cell_of(value, where)
@@ -81,7 +81,7 @@ def _with_values(number: Number, rows: Mapping[str, Row]) -> Number:
     return replace(number, values=np.append(number.values, values), spreads=np.append(number.spreads, spreads))
 
 
-def _group_cells(graph: GraphLike, name: str, cell: Cell | None, where: str) -> dict[str, Cell]:
+def _group_cells(graph: GraphLike, name: str, cell: TableCell | None, where: str) -> dict[str, TableCell]:
     """The cells of a group of binary kinds."""
     parts = {kind.removeprefix(name + GROUP_SEPARATOR): kind for kind in graph.kinds if kind.startswith(name + ": ")}
     if not parts:
@@ -94,10 +94,10 @@ def _group_cells(graph: GraphLike, name: str, cell: Cell | None, where: str) -> 
     for label in cell.labels:
         if label not in parts:
             raise unknown_name("label", label, tuple(parts), f"of the group {name!r}")
-    return {kind: Cell((BINARY_LABELS[int(part in cell.labels)],)) for part, kind in parts.items()}
+    return {kind: TableCell((BINARY_LABELS[int(part in cell.labels)],)) for part, kind in parts.items()}
 
 
-def _check(graph: GraphLike, kind: str, cell: Cell, where: str) -> None:
+def _check(graph: GraphLike, kind: str, cell: TableCell, where: str) -> None:
     """Refuse labels that the kind cannot have."""
     if cell.all_of:
         raise GraphError(f"{where}: a kind has one label; give one, or a set of which it is one")
@@ -117,7 +117,7 @@ def _check(graph: GraphLike, kind: str, cell: Cell, where: str) -> None:
             raise GraphError(f"{where}: {label!r} has no place in the order {order}; take one of these labels")
 
 
-def _longer(kind: Kind, cells: list[Cell | None]) -> Kind:
+def _longer(kind: Kind, cells: list[TableCell | None]) -> Kind:
     """A kind with one more row per cell."""
     labels = list(dict.fromkeys((*kind.labels, *(label for cell in cells if cell for label in cell.labels))))
     place = {label: number for number, label in enumerate(labels)}

@@ -50,7 +50,7 @@ _VOWELS = re.compile(r"[aeiouy\W_]")
 _DOUBLED = re.compile(r"(.)\1+")
 
 
-class Suggestions:
+class SpellingHints:
     """Hints of the form "did you mean ...?", as many as a message needs.
 
     Comparing a name with thousands of others is slow, so only the first few names get a hint.

@@ -104,7 +104,7 @@ def links_of(graph: LabelGraph, kind: str) -> Links:
     return Links(fine, coarse, weight, tensors.label_count)
 
 
-def side_by_side(kinds: Sequence[Links]) -> Links:
+def combined_links(kinds: Sequence[Links]) -> Links:
     """Combine kinds into one, with the labels of each after those of the previous one."""
     if len(kinds) == 1:
         return kinds[0]
@@ -359,7 +359,7 @@ def _combinations(kinds: Sequence[Links], fine_count: int) -> tuple[_Combined | 
     if taken < 2:
         return None, 0
     example = torch.zeros(count, dtype=torch.int64).scatter_(0, key, torch.arange(fine_count))
-    members = side_by_side([Links(None, kind.coarse[example], None, kind.count) for kind in kinds[:taken]])
+    members = combined_links([Links(None, kind.coarse[example], None, kind.count) for kind in kinds[:taken]])
     return _Combined(Links(None, key, None, count), members), taken
 
 
@@ -373,7 +373,7 @@ def _bundles(kinds: Sequence[Links], max_edges: int) -> list[Links]:
             edges = 0
         groups[-1].append(kind)
         edges += len(kind.coarse)
-    return [side_by_side(group) for group in groups]
+    return [combined_links(group) for group in groups]
 
 
 class _Preconditioner:
@@ -387,7 +387,7 @@ class _Preconditioner:
         total = int(sizes[-1])
         fits = (sizes <= MAX_FACTOR) & ((total - sizes) * sizes <= _MAX_CELLS)
         self.factorised = int(sizes[fits][-1]) if fits.any() else 0
-        entries = _Entries.of(side_by_side(kinds), fine_count)
+        entries = _Entries.of(combined_links(kinds), fine_count)
         system = _products(entries, self.factorised, total)
         system[: self.factorised].diagonal().add_(1.0)
         diagonal = entries.squares(total).add_(1.0)

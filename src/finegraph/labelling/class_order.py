@@ -24,7 +24,7 @@ from finegraph.graph.comparison_conflicts import Conflicts, find_conflicts
 from finegraph.graph.comparison_fit import (
     PRIOR_SPREAD,
     ComparisonFit,
-    Tally,
+    ComparisonTally,
     fit_comparisons,
     fit_tally,
     prior_of,
@@ -39,7 +39,7 @@ from finegraph.labelling.exchange.graphs import read_column
 from finegraph.labelling.questions.past import as_comparisons
 from finegraph.labelling.questions.team import fleiss
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.graph_columns import graph_of, number_type
+from finegraph.labelling.store.graph_columns import number_type, stored_graph
 from finegraph.labelling.store.records import Outcome, PairAnswer, Record
 from finegraph.labelling.store.sql_tables import comparisons, fine
 from finegraph.labelling.store.values import parse_pair
@@ -131,12 +131,12 @@ def _conflict_fields(conflicts: Conflicts) -> dict[str, Any]:
     return {"divided": divided, "circles": conflicts.circles[:MAX_CONFLICTS], "groups": len(conflicts.groups)}
 
 
-def _named(kind: str, answer: Answer, names: Mapping[int, str]) -> Comparison:
+def _named(kind: str, answer: ComparisonAnswer, names: Mapping[int, str]) -> Comparison:
     more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
     return Comparison(kind, names[more or 0], names[less or 0], answer.person, answer.outcome == "same")
 
 
-def agreement_of(answers: Iterable[Answer]) -> PairsAgreement:
+def agreement_of(answers: Iterable[ComparisonAnswer]) -> PairsAgreement:
     """How far people agree on pairs that several of them compared; photos count as answers about their classes."""
     by_pair: dict[Hashable, dict[str, Outcome]] = {}
     for answer in answers:
@@ -169,7 +169,7 @@ class Classes:
         """The place of each class in the list."""
         return {number: place for place, number in enumerate(self.ids)}
 
-    def fit(self, kind: str, tally: Tally | None) -> ComparisonFit | None:
+    def fit(self, kind: str, tally: ComparisonTally | None) -> ComparisonFit | None:
         """The fit to comparisons; None if there are none."""
         return None if tally is None else fit_tally(kind, len(self.ids), tally, known=self.known)
 
@@ -201,7 +201,7 @@ def read_classes(connection: Connection, catalogue: Catalogue, kind: KindEntry) 
     ids = list(names)
     column = read_column(connection, kind, {number: place for place, number in enumerate(ids)})
     if number_type(kind.prior) is not None:
-        known = graph_of(list(names.values()), [column]).number(kind.name)
+        known = stored_graph(list(names.values()), [column]).number(kind.name)
         return Classes(ids, names, known if known.known.any() else None)
     return Classes(ids, names, steps_of(kind.name, [[label for label, _ in cell or ()] for cell in column.cells]))
 
@@ -239,7 +239,7 @@ def with_compared(graph: LabelGraph, answers: Sequence[PairAnswer], counted: Cou
     return graph
 
 
-class Answer(NamedTuple):
+class ComparisonAnswer(NamedTuple):
     """An answer: the person, the classes of the two things, the outcome, and whether the things are photos."""
 
     person: str
@@ -262,7 +262,7 @@ class KindAnswers:
 
     kind_id: int
     version: int = -1
-    kept: dict[str, Answer] = field(default_factory=dict)
+    kept: dict[str, ComparisonAnswer] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
     def read(self, connection: Connection) -> list[str]:
@@ -279,19 +279,19 @@ class KindAnswers:
                 self.kept.pop(row.pair, None)
             else:
                 photos = isinstance(parse_pair(row.pair)[1], str)
-                self.kept[row.pair] = Answer(row.person, row.one_id, row.two_id, row.value, photos)
+                self.kept[row.pair] = ComparisonAnswer(row.person, row.one_id, row.two_id, row.value, photos)
         return changed
 
-    def tally(self, place: Mapping[int, int], counted: Counted) -> Tally | None:
+    def tally(self, place: Mapping[int, int], counted: Counted) -> ComparisonTally | None:
         """The tally of the comparisons between the given classes; None if there are none."""
         weights = {False: 1.0, True: shown_by_photos(PRIOR_SPREAD)}
         results = []
         for answer in self.counted(place, counted):
             more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
             results.append((place[more or 0], place[less or 0], answer.outcome == "same", weights[answer.photos]))
-        return Tally.of(results) if results else None
+        return ComparisonTally.of(results) if results else None
 
-    def counted(self, place: Mapping[int, int], counted: Counted) -> Iterator[Answer]:
+    def counted(self, place: Mapping[int, int], counted: Counted) -> Iterator[ComparisonAnswer]:
         """The answers that count for the given classes, without skipped ones."""
         for answer in self.kept.values():
             counts = answer.outcome != "skip" and (counted == "photos" or not answer.photos)

@@ -41,7 +41,7 @@ from finegraph.labelling.edits.structure import plan_change, preview_of
 from finegraph.labelling.edits.undo import plan_undo
 from finegraph.labelling.exchange.graph_import import (
     add_content,
-    add_photos,
+    add_photo_labels,
     plan_import,
     preview_comparisons,
     preview_import,
@@ -53,7 +53,7 @@ from finegraph.labelling.questions.history import result_of, result_of_record
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, fine_ids
 from finegraph.labelling.store.database import Database, store_error
-from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.store.graph_columns import store_columns
 from finegraph.labelling.store.log import carry_out, check_person, find_batch, request_digest, write_first
 from finegraph.labelling.store.plan import Plan
 from finegraph.labelling.store.records import (
@@ -373,7 +373,7 @@ class LabelStore(StoreReader):
         """A graph in the columns of the store."""
         # A kind that people know as a single column stays one, even if it could now be a group; groups stay groups.
         single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
-        return Content(graph.fine, columns_of(graph, single, groups))
+        return Content(graph.fine, store_columns(graph, single, groups))
 
     def import_content(self, content: Content, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
         """Import a Label Studio file: graph, votes, notes and photo labels; see `import_graph`."""
@@ -517,7 +517,7 @@ def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[
     """The plan of importing photo labels."""
     plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
     numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
-    add_photos(connection, plan, labels, numbers, catalogue.by_name, person)
+    add_photo_labels(connection, plan, labels, numbers, catalogue.by_name, person)
     return plan
 
 

@@ -30,7 +30,7 @@ from finegraph.labelling.exchange.graphs import read_columns, read_graph
 from finegraph.labelling.exchange.label_studio import format_tasks
 from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
 from finegraph.labelling.questions import live_findings as live
-from finegraph.labelling.questions.history import Changes, EditFilter, Recent, last_undoable, read_batches, read_history
+from finegraph.labelling.questions.history import Changes, EditFilter, Recent, last_undoable, read_actions, read_history
 from finegraph.labelling.questions.past import as_comparisons, read_answers, read_photo_labels
 from finegraph.labelling.questions.queries import (
     ClassFilter,
@@ -48,7 +48,7 @@ from finegraph.labelling.questions.queries import (
 from finegraph.labelling.questions.team import Agreement, read_agreement, read_progress
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import fine_ids, short
-from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.graph_columns import StoreColumn
 from finegraph.labelling.store.records import (
     Batch,
     CellState,
@@ -285,7 +285,7 @@ class StoreReader(StoreAccess):
 
     def batches(self, *, person: str | None = None, before: int | None = None, limit: int = 50) -> list[Batch]:
         """Actions, newest first."""
-        return self._ask(lambda connection, _: read_batches(connection, person=person, before=before, limit=limit))
+        return self._ask(lambda connection, _: read_actions(connection, person=person, before=before, limit=limit))
 
     def last_undoable(self, person: str) -> int | None:
         """The newest action of a person that is neither undone nor an undo itself."""
@@ -335,7 +335,7 @@ class StoreReader(StoreAccess):
             graph = self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
             return graph if compared is None else with_compared(graph, self.pair_answers(version), compared)
 
-    def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
+    def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[StoreColumn]]:
         """The classes, and the kinds with their cells; all in order, now or at an earlier version."""
         return self._ask(lambda connection, catalogue: read_columns(connection, catalogue, version))
 

@@ -23,8 +23,13 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, solve_head
-from finegraph.model.fitting.label_indices import Classes, classes_of_graph, classes_of_values, kind_target_indices
-from finegraph.model.fitting.selection import FOLDS, Fold, Grid, LabelledFeatures, Search, deal_folds, default_grid
+from finegraph.model.fitting.label_indices import (
+    EstimatorClasses,
+    classes_of_graph,
+    classes_of_values,
+    kind_target_indices,
+)
+from finegraph.model.fitting.selection import FOLDS, Fold, Grid, GridSearch, LabelledFeatures, deal_folds, default_grid
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -196,7 +201,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def _solver_settings(self, classes: Classes) -> SolverSettings:
+    def _solver_settings(self, classes: EstimatorClasses) -> SolverSettings:
         """How the head is fitted."""
         of_descent = tuple(name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value))
         if self.solver == "prototypes":
@@ -241,7 +246,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.cv_results_ = _results(solved.search, tuple(grid or ()))
             self.best_params_ = {name: getattr(solved.chosen, name) for name in grid or ()}
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], Classes]:  # noqa: N803
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], EstimatorClasses]:  # noqa: N803
         """The features as floats, and the classes."""
         numbers = [np.float64, np.float32]
         if self.graph is None:
@@ -370,7 +375,7 @@ def _root_mean_square(values: NDArray[np.floating[Any]], share: NDArray[np.float
         return np.asarray(unit * np.sqrt(share @ np.square(values / unit)))
 
 
-def _results(found: Search, names: tuple[str, ...]) -> dict[str, Any]:
+def _results(found: GridSearch, names: tuple[str, ...]) -> dict[str, Any]:
     """What cross-validation found, in the form of scikit-learn's `cv_results_`."""
     mean = found.mean_scores
     results: dict[str, Any] = {

@@ -37,7 +37,7 @@ from finegraph.model.features.photos import OnBadFile, Photo, Views, is_one_phot
 from finegraph.model.folder.model_reader import read_model
 from finegraph.model.folder.model_writer import write_model
 from finegraph.model.teaching.class_statistics import ClassStatistics
-from finegraph.model.teaching.lesson import MAX_PHOTOS, Lesson, TaughtPhoto, check_id, check_person
+from finegraph.model.teaching.lesson import MAX_PHOTOS, Lesson, TaughtPhoto, check_id, check_teacher
 from finegraph.model.teaching.taught_photos import taught_photos
 from finegraph.model.teaching.teaching import Teaching
 from finegraph.nn.network import Network
@@ -241,7 +241,7 @@ class PhotoClassifier:
         """
         teaching = self.teaching
         name = check_id(secrets.token_hex(8) if lesson_id is None else lesson_id)
-        check_person(person)
+        check_teacher(person)
         listed = [photos] if is_one_photo(photos) else list(photos)  # type: ignore[arg-type]
         if len(listed) > MAX_PHOTOS:
             raise InputError(f"photos: expected at most {MAX_PHOTOS} in one lesson, got {len(listed)}")
@@ -261,7 +261,7 @@ class PhotoClassifier:
     ) -> Lesson:
         """The same as `teach` for photos whose features are known."""
         check_id(lesson_id)
-        check_person(person)
+        check_teacher(person)
         lesson = self.teaching.teach(label, photos, parents=parents, person=person, lesson_id=lesson_id)
         self._follow()
         return lesson
@@ -273,7 +273,7 @@ class PhotoClassifier:
             InputError: there is no such lesson.
             LessonError: it cannot be written down; nothing has changed.
         """
-        lesson = self.teaching.forget(lesson_id, person=check_person(person))
+        lesson = self.teaching.forget(lesson_id, person=check_teacher(person))
         self._follow()
         return lesson
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.evaluation.intervals import (
-    Interval,
+    MeanInterval,
     bootstrap_interval,
     paired_bootstrap_interval,
     share_interval,
@@ -55,8 +55,8 @@ class Metric:
     """
 
     name: str
-    values: tuple[Interval | None, ...]
-    differences: tuple[Interval | None, ...]
+    values: tuple[MeanInterval | None, ...]
+    differences: tuple[MeanInterval | None, ...]
     verdicts: tuple[str | None, ...]
     percent: bool = True
     more_is_better: bool = True
@@ -121,7 +121,7 @@ def baseline_of(runs: Sequence[RunResults]) -> int:
     return heads.index("softmax") if "softmax" in heads and len(set(heads)) > 1 else 0
 
 
-def compare(runs: Sequence[RunResults], baseline: int) -> list[Metric]:
+def compare_runs(runs: Sequence[RunResults], baseline: int) -> list[Metric]:
     """The metrics of runs that answered the same photos."""
     known = runs[0].arrays["fine"] != MISSING
     in_five = [(run.arrays["rank"] >= 1) & (run.arrays["rank"] <= 5) for run in runs]
@@ -169,7 +169,7 @@ def _metric(
     )
 
 
-def _interval(judged: NDArray[np.float64], percent: bool) -> Interval:
+def _interval(judged: NDArray[np.float64], percent: bool) -> MeanInterval:
     """The interval of a mean; a share that is 0 or 1 has one too, which a bootstrap would not show."""
     if percent and (judged == judged[0]).all() and judged[0] in (0.0, 1.0):
         return share_interval(int(judged.sum()), len(judged))

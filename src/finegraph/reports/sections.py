@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.intervals import Interval
+from finegraph.evaluation.intervals import MeanInterval
 from finegraph.evaluation.metrics import Calibration
 from finegraph.evaluation.number_metrics import NumberMetrics
 from finegraph.graph.kind_worth import kind_worth
-from finegraph.reports.comparison import Metric, compare, kind_shares, widest_graph
+from finegraph.reports.comparison import Metric, compare_runs, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.page.cards import example_card
@@ -38,7 +38,7 @@ MAX_BAD = 200
 
 def accuracy_section(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
     """The accuracy table with intervals and differences."""
-    metrics = compare(runs, baseline)
+    metrics = compare_runs(runs, baseline)
     kinds = metrics[2:-2]
     return {
         "metrics": [_metric_row(metric) for metric in (*metrics[:2], *kinds[:MAX_ROWS], *metrics[-2:])],
@@ -55,7 +55,7 @@ def _metric_row(metric: Metric) -> dict[str, Any]:
         scaled, digits = (100 * value, 1) if metric.percent else (value, 3)
         return signed_text(scaled, digits) if signed else f"{scaled:.{digits}f}"
 
-    def interval(one: Interval | None, signed: bool = False) -> dict[str, str] | None:
+    def interval(one: MeanInterval | None, signed: bool = False) -> dict[str, str] | None:
         if one is None:
             return None
         return {name: number(getattr(one, name), signed) for name in ("mean", "low", "high")}

@@ -83,7 +83,7 @@ def is_study(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / "summary.csv").is_file() and (Path(folder) / "results.csv").is_file()
 
 
-def read_study(folder: str | os.PathLike[str]) -> StudyResults:
+def read_study_results(folder: str | os.PathLike[str]) -> StudyResults:
     """Read the summary of a study.
 
     Raises:

@@ -54,13 +54,13 @@ def study_section(study: StudyResults) -> dict[str, Any]:
     """All that a report shows of a study."""
     return {
         "title": study.title,
-        "compared": compared_words(study),
+        "compared": study_words(study),
         "places": [_place(study, place) for place in study.places()],
         "times": [panel for panel in (_step_times(study), _fit_times(study)) if panel is not None],
     }
 
 
-def compared_words(study: StudyResults) -> str:
+def study_words(study: StudyResults) -> str:
     """What a study compares, in a sentence."""
     rows = study.of("top1")
     kinds = list(dict.fromkeys(row.text["kinds"] for row in rows if row.text["kinds"]))

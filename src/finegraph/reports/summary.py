@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.intervals import Interval, share_interval
-from finegraph.reports.comparison import compare, kind_shares
+from finegraph.evaluation.intervals import MeanInterval, share_interval
+from finegraph.reports.comparison import compare_runs, kind_shares
 from finegraph.reports.page.page_data import short_names
 from finegraph.reports.page.svg_charts import signed
 from finegraph.reports.run_results import RunResults
@@ -98,7 +98,7 @@ def _is_sure(run: RunResults) -> NDArray[np.bool_]:
 
 
 def _how_good(runs: Sequence[RunResults], baseline: int, other: int, known: NDArray[np.bool_]) -> str:
-    metrics = {metric.name: metric for metric in compare(runs, baseline)}
+    metrics = {metric.name: metric for metric in compare_runs(runs, baseline)}
     top = metrics["top 1"]
     value, split = top.values[other], runs[other].result.split
     photos = f"the {counted(int(known.sum()), 'photo')}" + (f" of {apart(split)}" if split else "")
@@ -119,7 +119,7 @@ def _how_good(runs: Sequence[RunResults], baseline: int, other: int, known: NDAr
     return f"{text}; {_against(difference, top.verdicts[other], runs[baseline].name)}."
 
 
-def _against(difference: Interval, verdict: str | None, baseline: str) -> str:
+def _against(difference: MeanInterval, verdict: str | None, baseline: str) -> str:
     low, high = (signed(100 * end, 1) for end in (difference.low, difference.high))
     reach = f"{signed(100 * difference.mean, 1)} points, 95 % interval {low} to {high}"
     if verdict == "cannot tell":
@@ -278,6 +278,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def percent_with_range(interval: Interval) -> str:
+def percent_with_range(interval: MeanInterval) -> str:
     """A share in percent, with its interval in brackets."""
     return f"{percent(interval.mean)} ({100 * interval.low:.1f} to {percent(interval.high)})"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from finegraph.search.conditions import Factors
 from finegraph.search.filters import listed_photos
 from finegraph.search.nearest import Nearest, Numbers, Only, Vectors, count_of, is_numbers, widened
-from finegraph.search.photo_table import Table, kinds_of, ordered_labels, values_of
+from finegraph.search.photo_table import Table, ordered_labels, photo_kinds, values_of
 from finegraph.search.segments import NONE
 
 MIN_SHARE = 0.01
@@ -99,7 +99,7 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
     """A photo of the index, by its number, for people and programs."""
     segment, row = table.place(photo)
     label, guess = int(table.labels[photo]), int(segment.arrays["guess_labels"][row, 0])
-    kinds, held = kinds_of(table.graph, table.seen_on(photo), label), label if label != NONE else guess
+    kinds, held = photo_kinds(table.graph, table.seen_on(photo), label), label if label != NONE else guess
     return StoredPhoto(
         path=segment.path(row),
         label=None if label == NONE else table.names[label],

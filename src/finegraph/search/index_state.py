@@ -280,7 +280,7 @@ def write_arrays(
     return write_checked(path, save(whole, {"about": json.dumps(dict(about))}))
 
 
-def read_bytes(folder: Path, entry: FileEntry) -> mmap.mmap | bytes:
+def mapped_bytes(folder: Path, entry: FileEntry) -> mmap.mmap | bytes:
     """The bytes of a file, mapped and checked.
 
     Raises:
@@ -304,7 +304,7 @@ def forget(array: Shaped[NDArray[Any], " ..."]) -> None:
     """Let the memory go that parts of a mapped file take; they are read again where they are asked for.
 
     Args:
-        array: of that file, as `read_arrays` returns it.
+        array: of that file, as `read_index_arrays` returns it.
     """
     _let_go(array.base)
 
@@ -314,7 +314,7 @@ def _let_go(data: object) -> None:
         data.madvise(mmap.MADV_DONTNEED)
 
 
-def read_arrays(folder: Path, entry: FileEntry) -> tuple[Arrays, dict[str, Any]]:
+def read_index_arrays(folder: Path, entry: FileEntry) -> tuple[Arrays, dict[str, Any]]:
     """The arrays and the facts of a file, after its checksum was found right."""
-    arrays, texts = tensor_frame.read_arrays(read_bytes(folder, entry))
+    arrays, texts = tensor_frame.read_arrays(mapped_bytes(folder, entry))
     return arrays, json.loads(texts["about"])

@@ -60,7 +60,7 @@ Identity = tuple[str, Box | None]
 """What a photo is known by."""
 
 
-class Place(NamedTuple):
+class IndexedPlace(NamedTuple):
     """Where a photo is: the file of its segment, and its row there; in another engine, its id there and 0."""
 
     segment: str
@@ -81,7 +81,7 @@ class Stored(NamedTuple):
 
     path: str
     box: Box | None
-    place: Place
+    place: IndexedPlace
     key: bytes
     label: str | None
     kinds: dict[str, int]
@@ -145,7 +145,7 @@ class IndexWriter(Closing):
         if method not in METHODS:
             raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
         path = Path(folder)
-        with written(path):
+        with explained_write(path):
             make_folder(path)
             with _lock(path):
                 _refuse_taken(path)
@@ -172,7 +172,7 @@ class IndexWriter(Closing):
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def segment(self, place: Place) -> Segment:
+    def segment(self, place: IndexedPlace) -> Segment:
         """The segment of a photo."""
         if place.segment not in self._segments:
             self.segments()
@@ -192,10 +192,10 @@ class IndexWriter(Closing):
                 held.entry, held.live = entry, live_rows(entry)
         return [self._segments[entry.file.name] for entry in self.state.segments]
 
-    def places(self) -> dict[Identity, Place]:
+    def places(self) -> dict[Identity, IndexedPlace]:
         """Where each photo is, by its path and its box."""
         return {
-            (segment.path(row), segment.box(row)): Place(segment.entry.file.name, row)
+            (segment.path(row), segment.box(row)): IndexedPlace(segment.entry.file.name, row)
             for segment in self.segments()
             for row in segment.live.tolist()
         }
@@ -243,7 +243,7 @@ class IndexWriter(Closing):
         """
         if self.state.segments or self.state.projection is not None:
             raise InputError("a projection is chosen before the first photo is stored, and stays")
-        with written(self.folder):
+        with explained_write(self.folder):
             file = write_arrays(self._new("projection"), {"directions": directions.astype("<f4")}, {})
             entry = ProjectionEntry(file=file, recall=recall)
             self.commit(projection=entry, dimensions=int(directions.shape[1]))
@@ -252,10 +252,10 @@ class IndexWriter(Closing):
         """Note the folders that photos are named by; see `IndexState`."""
         new = [root for root in dict.fromkeys(roots) if root not in self.state.roots]
         if new:
-            with written(self.folder):
+            with explained_write(self.folder):
                 self.commit(roots=(*self.state.roots, *new))
 
-    def add(self, columns: Columns, instead_of: Sequence[Place] = ()) -> None:
+    def add(self, columns: Columns, instead_of: Sequence[IndexedPlace] = ()) -> None:
         """Store photos, and remove others in the same step.
 
         Args:
@@ -265,14 +265,14 @@ class IndexWriter(Closing):
         if columns.vectors.shape[1:] != (self.state.dimensions,):
             raise InputError(f"expected vectors of {self.state.dimensions} numbers, got {columns.vectors.shape[1:]}")
         marked = _marked(self.state.segments, instead_of)
-        with written(self.folder):
+        with explained_write(self.folder):
             segment = write_segment(self._new("segment"), columns, self._in_lists(columns.vectors))
             self.commit(segments=(*marked, segment))
 
-    def remove(self, places: Sequence[Place]) -> None:
+    def remove(self, places: Sequence[IndexedPlace]) -> None:
         """Remove photos."""
         if places:
-            with written(self.folder):
+            with explained_write(self.folder):
                 self.commit(segments=_marked(self.state.segments, places))
 
     def finish(self) -> None:
@@ -287,15 +287,15 @@ class IndexWriter(Closing):
         elif many:
             self._merge(late)
         elif self.wants_lists() and self.state.lists is None:
-            with written(self.folder):
+            with explained_write(self.folder):
                 self.commit(lists=self._make_lists(self.state.segments))
         if not self.state.complete:
-            with written(self.folder):
+            with explained_write(self.folder):
                 self.commit(complete=True)
 
     def compact(self) -> None:
         """Write the photos that are present to as few segments as possible, and make new lists of them."""
-        with written(self.folder):
+        with explained_write(self.folder):
             merged = self._merged(self.state.segments)
             segments = tuple(write_segment(self._new("segment"), columns) for columns in merged)
             lists = self._make_lists(segments) if self.wants_lists() else None
@@ -311,7 +311,7 @@ class IndexWriter(Closing):
 
     def _merge(self, entries: Sequence[SegmentEntry]) -> None:
         """Write the photos of some segments to as few as possible; lists stay, and these photos stay in them."""
-        with written(self.folder):
+        with explained_write(self.folder):
             merged = tuple(
                 write_segment(self._new("segment"), columns, self._in_lists(columns.vectors))
                 for columns in self._merged(entries)
@@ -397,14 +397,14 @@ def stored_in(segment: Segment, row: int) -> Stored:
     return Stored(
         segment.path(row),
         segment.box(row),
-        Place(segment.entry.file.name, row),
+        IndexedPlace(segment.entry.file.name, row),
         bytes(segment.arrays["keys"][row].tobytes()),
         segment.label(row),
         {kind: number for kind, number in seen.items() if number != NONE},
     )
 
 
-def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[SegmentEntry, ...]:
+def _marked(segments: Sequence[SegmentEntry], places: Sequence[IndexedPlace]) -> tuple[SegmentEntry, ...]:
     """The segments with photos marked as removed; a segment without any photo left is left out."""
     rows: dict[str, list[int]] = {}
     for place in places:
@@ -444,7 +444,7 @@ def _refuse_taken(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def written(folder: Path) -> Iterator[None]:
+def explained_write(folder: Path) -> Iterator[None]:
     """Say which index could not be written, and that it is as it was."""
     try:
         yield

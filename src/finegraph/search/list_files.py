@@ -21,11 +21,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from finegraph.search.index_state import Arrays, ListsEntry, read_arrays, write_arrays
+from finegraph.search.index_state import Arrays, ListsEntry, read_index_arrays, write_arrays
 from finegraph.search.inverted_lists import assign, draw_trial, make_codes, make_lists, recall_of_codes
 from finegraph.search.nearest import Lists, Read
 from finegraph.search.segments import InLists, Segment
-from finegraph.search.small_codes import Codebook, CodeLists, NearestCodes, PackedCodes, Span, pack
+from finegraph.search.small_codes import Codebook, CodeLists, CodeSpan, NearestCodes, PackedCodes, pack
 
 
 def write_lists(path: Path, segments: Sequence[Segment]) -> ListsEntry:
@@ -41,7 +41,7 @@ def write_lists(path: Path, segments: Sequence[Segment]) -> ListsEntry:
     firsts = np.cumsum([0, *rows])
     ids = np.concatenate([first + segment.live for first, segment in zip(firsts, segments, strict=False)])
     book, packed = make_codes(parts, lists, ids)
-    spans = [Span(0, int(firsts[-1]), 0, None if len(ids) == firsts[-1] else ids)]
+    spans = [CodeSpan(0, int(firsts[-1]), 0, None if len(ids) == firsts[-1] else ids)]
     code_recall = recall_of_codes(book, CodeLists(book, packed, spans), parts, lists.probes, trial)
     arrays: dict[str, NDArray[Any]] = {
         "centres": lists.centres,
@@ -61,14 +61,14 @@ def write_lists(path: Path, segments: Sequence[Segment]) -> ListsEntry:
 
 
 def read_lists(folder: Path, entry: ListsEntry, segments: Sequence[Segment]) -> Lists:
-    """The lists of an index, with the photos that came after they were made; see `read_arrays` for errors."""
-    arrays, _ = read_arrays(folder, entry.file)
+    """The lists of an index, with the photos that came after they were made; see `read_index_arrays` for errors."""
+    arrays, _ = read_index_arrays(folder, entry.file)
     return _lists_of(arrays, entry, segments)
 
 
 def read_code_recall(folder: Path, entry: ListsEntry) -> float | None:
     """The share of the ten nearest photos that a search by small codes finds; None if there are none."""
-    recall = read_arrays(folder, entry.file)[1].get("code_recall")
+    recall = read_index_arrays(folder, entry.file)[1].get("code_recall")
     return None if recall is None else float(recall)
 
 
@@ -80,8 +80,8 @@ class ListPlaces:
     """
 
     def __init__(self, folder: Path, entry: ListsEntry) -> None:
-        """Read the lists; see `read_arrays` for errors."""
-        arrays, _ = read_arrays(folder, entry.file)
+        """Read the lists; see `read_index_arrays` for errors."""
+        arrays, _ = read_index_arrays(folder, entry.file)
         self.file = entry.file.name
         self._centres, self._book = np.array(arrays["centres"]), _codebook_of(arrays)
 
@@ -107,7 +107,7 @@ def open_codes(
         IndexFolderError: the file of the lists is damaged or cannot be read.
         FileNotFoundError: it is not there.
     """
-    arrays, about = read_arrays(folder, entry.file)
+    arrays, about = read_index_arrays(folder, entry.file)
     starts = np.cumsum([0, *(len(segment.live) for segment in segments)]).tolist()
     book = _codebook_of(arrays)
     if book is None and not must:
@@ -115,17 +115,17 @@ def open_codes(
     if book is None:
         lists = _lists_of(arrays, entry, segments)
         book, packed = make_codes([segment.vectors for segment in segments], lists)
-        groups = [CodeLists(book, packed, [Span(0, starts[-1], 0)])]
+        groups = [CodeLists(book, packed, [CodeSpan(0, starts[-1], 0)])]
         return NearestCodes(book, groups, starts[-1], entry.probes, read)
     places = {segment.entry.file.name: place for place, segment in enumerate(segments)}
     spans, first = [], 0
     for name, rows in zip(about["segments"], about["rows"], strict=True):
         place = places.pop(name, None)
         if place is None:  # all its photos were removed
-            spans.append(Span(first, rows, 0, np.zeros(0, np.int64)))
+            spans.append(CodeSpan(first, rows, 0, np.zeros(0, np.int64)))
         else:
             live = segments[place].live
-            spans.append(Span(first, rows, starts[place], None if len(live) == rows else live))
+            spans.append(CodeSpan(first, rows, starts[place], None if len(live) == rows else live))
         first += rows
     groups = [CodeLists(book, PackedCodes(arrays["code_entries"], np.array(arrays["code_sizes"])), spans)]
     if places:
@@ -147,7 +147,7 @@ def _late_codes(
             own = book.encode(segment.vectors, of_segment)
         of_photos.append(of_segment)
         codes.append(own)
-        spans.append(Span(first, len(own), starts[place]))
+        spans.append(CodeSpan(first, len(own), starts[place]))
         first += len(own)
     packed = pack(codes, np.concatenate(of_photos), np.arange(first), len(book.centres))
     return CodeLists(book, packed, spans)

@@ -46,7 +46,7 @@ from finegraph.search.hits import FIRST, GROWTH, MIN_SHARE, Hit, StoredPhoto
 from finegraph.search.index_state import EngineEntry
 from finegraph.search.nearest import Vectors
 from finegraph.search.photo_engine import Ask
-from finegraph.search.photo_table import kinds_of, ordered_labels, values_of
+from finegraph.search.photo_table import ordered_labels, photo_kinds, values_of
 from finegraph.search.segments import GUESSES, NONE, Columns
 
 URI_VARIABLE, TOKEN_VARIABLE = "FINEGRAPH_MILVUS_URI", "FINEGRAPH_MILVUS_TOKEN"
@@ -461,7 +461,7 @@ class MilvusPhotos:
         """A photo for people and programs."""
         label, held = row["label"], row["held"]
         inside = self.collection.fine_numbers.get(held, NONE)
-        kinds = kinds_of(self._graph, self.collection.codes.labels_in(row["seen"]), inside if label else NONE)
+        kinds = photo_kinds(self._graph, self.collection.codes.labels_in(row["seen"]), inside if label else NONE)
         return StoredPhoto(
             path=path_of(row["path"]),
             label=label or None,

@@ -21,11 +21,11 @@ from jaxtyping import Float
 
 from finegraph.graph import LabelGraph
 from finegraph.search.index_state import EngineEntry, ModelEntry, read_state
-from finegraph.search.index_writer import Identity, IndexWriter, Place, Stored, is_at
+from finegraph.search.index_writer import Identity, IndexedPlace, IndexWriter, Stored, is_at
 from finegraph.search.inverted_lists import NEIGHBOURS, QUERIES, grown_probes, recall_of
 from finegraph.search.milvus_photos import MilvusCollection, Row, below, box_of, id_of, path_of, with_labels
 from finegraph.search.nearest import Vectors
-from finegraph.search.photo_index import read_graph
+from finegraph.search.photo_index import read_index_graph
 from finegraph.search.segments import Columns
 
 _MIN_LISTS, _MAX_LISTS = 128, 65_536
@@ -84,7 +84,7 @@ class MilvusWriter(IndexWriter):
         """The fine labels of the graph; those that photos have beside them are not listed."""
         return sorted(self.collection.graph.fine)
 
-    def add(self, columns: Columns, instead_of: Sequence[Place] = ()) -> None:
+    def add(self, columns: Columns, instead_of: Sequence[IndexedPlace] = ()) -> None:
         """Store photos; the same photos are replaced, whatever `instead_of` says."""
         if not self._is_made:  # only now, because a projection decides how large vectors are
             self.collection = self._connected()
@@ -92,7 +92,7 @@ class MilvusWriter(IndexWriter):
             self._is_made = True
         self.collection.put(columns)
 
-    def remove(self, places: Sequence[Place]) -> None:
+    def remove(self, places: Sequence[IndexedPlace]) -> None:
         """Remove photos."""
         self.collection.take_out([place.segment for place in places])
 
@@ -143,7 +143,7 @@ class MilvusWriter(IndexWriter):
 
     def _connected(self) -> MilvusCollection:
         assert self.state.engine is not None
-        return MilvusCollection(self.state.engine, self.state.dimensions, read_graph(self.folder, self.state))
+        return MilvusCollection(self.state.engine, self.state.dimensions, read_index_graph(self.folder, self.state))
 
 
 def stored_row(collection: MilvusCollection, row: Row) -> Stored:
@@ -151,7 +151,7 @@ def stored_row(collection: MilvusCollection, row: Row) -> Stored:
     return Stored(
         path_of(row["path"]),
         box_of(row),
-        Place(row["id"], 0),
+        IndexedPlace(row["id"], 0),
         bytes.fromhex(row["key"]),
         row["label"] or None,
         collection.codes.labels_in(row["seen"]),

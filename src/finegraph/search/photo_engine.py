@@ -85,7 +85,7 @@ class BuiltInPhotos:
     """
 
     def __init__(self, folder: Path, state: IndexState, graph: LabelGraph, small: bool | None = False) -> None:
-        """Open and check the files; see `read_arrays` for what may be wrong."""
+        """Open and check the files; see `read_index_arrays` for what may be wrong."""
         segments = [Segment(folder, entry) for entry in state.segments]
         self.table = Table(segments, graph)
         self.nearest: Nearest

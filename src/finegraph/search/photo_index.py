@@ -25,7 +25,15 @@ from finegraph.search.conditions import Factors
 from finegraph.search.embeddings import model_entry
 from finegraph.search.filters import Where
 from finegraph.search.hits import Hit, StoredPhoto
-from finegraph.search.index_state import AGAIN, STATE, IndexState, ModelEntry, read_arrays, read_bytes, read_state
+from finegraph.search.index_state import (
+    AGAIN,
+    STATE,
+    IndexState,
+    ModelEntry,
+    mapped_bytes,
+    read_index_arrays,
+    read_state,
+)
 from finegraph.search.milvus_photos import MilvusPhotos
 from finegraph.search.nearest import Vectors, load_faiss, unit_rows
 from finegraph.search.photo_engine import Ask, BuiltInPhotos, PhotoEngine
@@ -50,7 +58,7 @@ class Index:
         """Open an index in a certain state; `open` does that for the state it is in."""
         self.folder, self.state, self.small = folder, state, small
         self._stamp: tuple[int, int, int] | None = None
-        self.graph = read_graph(folder, state)
+        self.graph = read_index_graph(folder, state)
         self.directions = read_directions(folder, state)
         self.engine: PhotoEngine = (
             BuiltInPhotos(folder, state, self.graph, small)
@@ -248,16 +256,16 @@ def refuse_other_model(folder: Path, state: IndexState, model: ModelEntry) -> No
         )
 
 
-def read_graph(folder: Path, state: IndexState) -> LabelGraph:
+def read_index_graph(folder: Path, state: IndexState) -> LabelGraph:
     """The label graph of an index."""
-    return graph_from_json(bytes(read_bytes(folder, state.graph)).decode("utf-8"), str(folder / state.graph.name))
+    return graph_from_json(bytes(mapped_bytes(folder, state.graph)).decode("utf-8"), str(folder / state.graph.name))
 
 
 def read_directions(folder: Path, state: IndexState) -> Float[Vectors, "feature axis"] | None:
     """The projection of an index."""
     if state.projection is None:
         return None
-    return np.array(read_arrays(folder, state.projection.file)[0]["directions"])
+    return np.array(read_index_arrays(folder, state.projection.file)[0]["directions"])
 
 
 def _name(model: ModelEntry) -> str:

@@ -218,7 +218,7 @@ class Table:
             segment.forget()
 
 
-def kinds_of(graph: LabelGraph, seen: Mapping[str, int], fine: int) -> dict[str, tuple[str, ...]]:
+def photo_kinds(graph: LabelGraph, seen: Mapping[str, int], fine: int) -> dict[str, tuple[str, ...]]:
     """The labels of each kind: what was seen on a photo, else the parents of its fine label; unknown ones not.
 
     Args:
@@ -247,7 +247,7 @@ def ordered_labels(graph: LabelGraph, kinds: Mapping[str, tuple[str, ...]], fine
         fine: the number of the fine label, which may be a guess.
     """
     ordered = [name for name in graph.kinds if graph.kind(name).ordered]
-    guessed = kinds_of(graph, {}, fine) if any(name not in kinds for name in ordered) else {}
+    guessed = photo_kinds(graph, {}, fine) if any(name not in kinds for name in ordered) else {}
     return {name: labels for name in ordered if (labels := kinds.get(name) or guessed.get(name))}
 
 

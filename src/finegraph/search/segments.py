@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
 from finegraph.model.features.keys import PhotoKeys
-from finegraph.search.index_state import Arrays, SegmentEntry, forget, read_arrays, write_arrays
+from finegraph.search.index_state import Arrays, SegmentEntry, forget, read_index_arrays, write_arrays
 
 GUESSES = 5
 """How many predicted fine labels are kept of a photo without a label."""
@@ -113,10 +113,10 @@ class Segment:
     """
 
     def __init__(self, folder: Path, entry: SegmentEntry) -> None:
-        """Open and check it; see `read_arrays` for what may be wrong."""
+        """Open and check it; see `read_index_arrays` for what may be wrong."""
         self.entry = entry
         self.arrays: Arrays
-        self.arrays, about = read_arrays(folder, entry.file)
+        self.arrays, about = read_index_arrays(folder, entry.file)
         self.names: list[str] = about["names"]
         self.lists: str | None = about.get("lists")
         self.live = live_rows(entry)

@@ -145,7 +145,7 @@ def _layout(sizes: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], ND
     return rooms, np.concatenate([[0], ends[:-1]]).astype(np.int64), int(ends[-1])
 
 
-class Span(NamedTuple):
+class CodeSpan(NamedTuple):
     """Codes of vectors with successive ids, and the numbers that these vectors have now.
 
     Attributes:
@@ -170,7 +170,7 @@ class CodeLists:
         spans: of all ids, in ascending order.
     """
 
-    def __init__(self, book: Codebook, packed: PackedCodes, spans: Sequence[Span]) -> None:
+    def __init__(self, book: Codebook, packed: PackedCodes, spans: Sequence[CodeSpan]) -> None:
         faiss = load_faiss()
         self._faiss, self._packed, self._spans = faiss, packed, tuple(spans)
         self._firsts = np.array([span.first for span in spans], np.int64)

@@ -20,7 +20,7 @@ from finegraph.errors import DataError, JobError, NonFiniteError, PhotoFileError
 from finegraph.nn import Network
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
-from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore, split_rows
+from finegraph.training.checkpoints.run_state import RunProgress, capture, data_digest, restore, split_rows
 from finegraph.training.checkpoints.shard_files import ShardFolder
 from finegraph.training.distributed import Ranks
 from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
@@ -78,7 +78,7 @@ class _Training:
         self.shards = shard_folder(run.network, run.folder.checkpoints, run.ranks)
         shared = run.network.shared_head
         self.groups = 1 if shared is None else shared.groups.size
-        self.progress = self._resume() if resume else Progress(processes=run.ranks.size, groups=self.groups)
+        self.progress = self._resume() if resume else RunProgress(processes=run.ranks.size, groups=self.groups)
         self._agree()
         self.bad_files = set(self.progress.bad_files)
         self.log = self._open_log(resume) if run.ranks.first else None
@@ -237,10 +237,10 @@ class _Training:
             if one is not None:
                 raise one
 
-    def _resume(self) -> Progress:
+    def _resume(self) -> RunProgress:
         """Restore the last checkpoint; start from the beginning if there is none."""
         run, checkpoint = self.run, self.checkpoints.last() if self.shards is None else self.shards.last()
-        progress, notes = Progress(processes=run.ranks.size, groups=self.groups), []
+        progress, notes = RunProgress(processes=run.ranks.size, groups=self.groups), []
         if checkpoint is not None:
             progress = restore(run.network, self.optimizer, checkpoint.tensors, checkpoint.state, self.data)
             notes = list(checkpoint.notes)

@@ -330,7 +330,7 @@ _OF_HEAD = ("fit", "train_views", "l2", "coarse_ratio", "choose", "cache")
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
 
-def check_used(given: Mapping[str, Any]) -> None:
+def check_settings_used(given: Mapping[str, Any]) -> None:
     """Raise if a setting is given that would have no effect, as epochs have none when only the head is tuned."""
     tune = given.get("tune", "head")
     recipe = RECIPES[given.get("recipe", TrainSettings.recipe)]

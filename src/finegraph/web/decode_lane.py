@@ -107,7 +107,7 @@ class Lane:
         Args:
             content: the file; empty if the worker reads it from disk.
             name: the name of the photo in errors.
-            job: see `decode_worker.decode` and `decode_worker.read_photo`.
+            job: see `decode_worker.decode_upload` and `decode_worker.read_local_photo`.
 
         Raises:
             PhotoFileError: it is not a photo, broken, too large, or takes too long.

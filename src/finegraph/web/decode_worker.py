@@ -73,7 +73,7 @@ def limit_computing(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def decode_upload(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Decode one photo.
 
     Args:
@@ -121,7 +121,7 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
 
 
-def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def read_local_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Read a photo on this machine: the file itself, or a small JPEG without its metadata.
 
     A file that cannot be decoded is never sent.
@@ -129,7 +129,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Args:
         job: `path`; `root`, the folder that the file must lie in after links are resolved; `stamp`, the stamp of the
             file when it was last read, or None; `side`, the longer side of the JPEG, or None for the file itself of at
-            most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
+            most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode_upload`.
 
     Returns:
         `stamp` and the bytes, which are empty if the stamp has not changed; or `error` with the reason and no bytes.
@@ -229,7 +229,7 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
         if len(content) < job["bytes"]:
             return
         limit_computing(job["seconds"])
-        answer, data = read_photo(job) if "path" in job else decode(content, job)
+        answer, data = read_local_photo(job) if "path" in job else decode_upload(content, job)
         limit_computing(0)
         sink.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n")
         sink.write(data)

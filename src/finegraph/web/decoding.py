@@ -127,7 +127,7 @@ class DecodingPool:
         """Read a photo on this machine.
 
         Args:
-            **job: `path`, `root`, `stamp`, `side` and `max_bytes`; see `decode_worker.read_photo`.
+            **job: `path`, `root`, `stamp`, `side` and `max_bytes`; see `decode_worker.read_local_photo`.
 
         Raises:
             PhotoFileError: it cannot be read, lies outside its root, is too large, or takes too long.

@@ -17,7 +17,7 @@ from typing import Literal
 
 from finegraph.errors import RunFolderError
 from finegraph.evaluation import EvaluationResult
-from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval
+from finegraph.evaluation.intervals import MeanInterval, paired_bootstrap_interval
 from finegraph.graph import LabelGraph
 from finegraph.model import PhotoClassifier, Prediction, load
 from finegraph.training.settings import TrainSettings
@@ -37,7 +37,7 @@ _TRIED, _LISTED = 24, 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class HeadComparison:
     """Both heads on the photos of one split.
 
     Attributes:
@@ -50,13 +50,13 @@ class Comparison:
 
     split: str
     results: dict[str, EvaluationResult]
-    gain: Interval
+    gain: MeanInterval
     fixed: int
     broken: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class EvidenceExample:
     """One photo, before and after something is known beside it.
 
     Attributes:
@@ -91,8 +91,8 @@ class Demo:
     folder: str
     graph: LabelGraph
     photos: dict[str, int]
-    comparisons: tuple[Comparison, ...]
-    question: Question
+    comparisons: tuple[HeadComparison, ...]
+    question: EvidenceExample
     report: str
     seconds: float
 
@@ -139,7 +139,7 @@ def run_demo(out: str | os.PathLike[str], watcher: TrainWatcher, size: str = "sm
     )
 
 
-def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
+def _compare(folder: Path, split: str, watcher: TrainWatcher) -> HeadComparison:
     """Evaluate both heads on a split."""
     evaluations = {
         head: evaluate_run(
@@ -153,7 +153,7 @@ def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
         for head, evaluation in results.items()
     }
     softmax, bipartite = ([right[head][path] for path in right["softmax"]] for head in HEADS)
-    return Comparison(
+    return HeadComparison(
         split=split,
         results={head: evaluation.result for head, evaluation in results.items()},
         gain=paired_bootstrap_interval(bipartite, softmax),
@@ -162,7 +162,7 @@ def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
     )
 
 
-def _question(model: PhotoClassifier, evaluation: Path) -> Question:
+def _question(model: PhotoClassifier, evaluation: Path) -> EvidenceExample:
     """A photo that the model gets right only once it knows the restaurant; the first photo if there is none such."""
     rows = _rows(evaluation)
     doubtful = [row for row in rows if row["right"] != "yes" and int(row["rank"]) <= _LISTED] or rows
@@ -176,12 +176,12 @@ def _question(model: PhotoClassifier, evaluation: Path) -> Question:
     return first
 
 
-def _ask(model: PhotoClassifier, photo: str, truth: str) -> Question:
+def _ask(model: PhotoClassifier, photo: str, truth: str) -> EvidenceExample:
     """The predictions of a photo, alone and given its restaurant."""
     graph = model.graph
     known = graph.labels(KNOWN)[graph.parents(KNOWN)[graph.fine.index(truth)]]
     before, after = model.predict(photo), model.predict(photo, given={KNOWN: known})
-    return Question(photo=photo, truth=truth, known=known, before=before, after=after)
+    return EvidenceExample(photo=photo, truth=truth, known=known, before=before, after=after)
 
 
 def _rows(evaluation: Path) -> list[dict[str, str]]:

@@ -36,7 +36,7 @@ EXTRAS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class InstalledPart:
     """One part of the installation.
 
     Attributes:
@@ -81,7 +81,7 @@ class Diagnosis:
         extras: what it can use if installed.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[InstalledPart, ...]
     extras: tuple[Extra, ...]
 
     @property
@@ -116,12 +116,12 @@ def examine() -> Diagnosis:
     )
 
 
-def _look(name: str, look: Callable[[], str]) -> Part:
+def _look(name: str, look: Callable[[], str]) -> InstalledPart:
     """One part of the installation; an error while examining it is reported as its problem."""
     try:
-        return Part(name=name, state=look())
+        return InstalledPart(name=name, state=look())
     except Exception as error:  # a broken library may raise anything when it is imported
-        return Part(name=name, state="broken", problem=f"{type(error).__name__}: {error}")
+        return InstalledPart(name=name, state="broken", problem=f"{type(error).__name__}: {error}")
 
 
 def _numpy() -> str:

@@ -41,7 +41,7 @@ from finegraph.training.distributed import joined_ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.training.shared_features import shared_features
-from finegraph.workflows.evaluation.evaluation_folder import check_name, default_name, write_evaluation
+from finegraph.workflows.evaluation.evaluation_folder import check_evaluation_name, default_name, write_evaluation
 from finegraph.workflows.evaluation.report_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.labels.graph_sources import is_store, labels_of_run
@@ -152,7 +152,7 @@ def evaluate_run(
     if questions < 0:
         raise InputError(f"questions: expected the largest number of questions to ask, at least 0, got {questions}")
     if name is not None:
-        check_name(place.evaluations, name)
+        check_evaluation_name(place.evaluations, name)
     source = _source(place, data)
     samples = read_samples(source)
     trained_with = place.settings if data is None or _is_source_of(data, place.settings) else None

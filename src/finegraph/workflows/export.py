@@ -28,7 +28,7 @@ from finegraph.model.export.export_check import (
     TINY,
     Difference,
     PlainDifference,
-    compare,
+    compare_outputs,
     drawn_pictures,
     plain_difference,
     plain_view,
@@ -143,7 +143,7 @@ def export_model(
     photos = _named(classifier, named) if named else _of_run(model, classifier)
     with ExitStack() as waiting:
         made = _make(classifier, form, target, waiting)
-        differences = compare(
+        differences = compare_outputs(
             made.file, ModelRunner(classifier), classifier.graph, photos.images, photos.names, progress=progress
         )
         refuse_differences(differences)

@@ -17,7 +17,7 @@ from finegraph.graph.formats.text_file import write_text
 from finegraph.graph.graph_files import check_graph_file
 from finegraph.graph.kind_worth import KindWorth
 from finegraph.graph.lint import lint
-from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place, worth_of
+from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_source, worth_of
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
 """Rules for graphs with nothing to check."""
@@ -93,7 +93,7 @@ def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
 
 def _check_place(place: str) -> GraphCheck:
     """Check a graph that is in no graph file, so that what is doubtful in it has no line."""
-    shown = shown_place(place)
+    shown = shown_source(place)
     try:
         graph = read_graph_of(place)
     except (GraphFileError, DataFileError) as error:
@@ -131,7 +131,7 @@ def show_graph(
         UnknownNameError: a kind that the graph does not have.
         InputError: the picture would replace the graph file itself.
     """
-    place, file = os.fspath(path), shown_place(os.fspath(path))
+    place, file = os.fspath(path), shown_source(os.fspath(path))
     graph = read_graph_of(place)
     summary = describe(graph, kinds)
     if svg is None:

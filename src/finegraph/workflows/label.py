@@ -21,7 +21,7 @@ from finegraph.files.closing import Closing
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.checks import photo_fault
 from finegraph.labelling.store.renames import Rename, present_names
-from finegraph.workflows.labels.graph_sources import photo_key, source_folder, with_present_names
+from finegraph.workflows.labels.graph_sources import source_folder, stored_photo_key, with_present_names
 from finegraph.workflows.labels.label_stores import open_store
 from finegraph.workflows.labels.label_suggestions import SuggestionCounts, make_suggestions
 
@@ -87,7 +87,7 @@ class LabelSession(Closing):
         if self.samples is None or self.source is None:
             return by_key, by_fine
         for sample in self.samples:
-            key = photo_key(sample.path, self._folder)
+            key = stored_photo_key(sample.path, self._folder)
             if key not in by_key and photo_fault(key) is None and sample.path not in self.outside:
                 root = root_of(sample.path, (self._folder,))
                 photo = SessionPhoto(key=key, path=sample.path, root=root, fine=sample.label, box=sample.box)
@@ -145,7 +145,7 @@ class LabelSession(Closing):
 
     def photo_at(self, path: Path) -> SessionPhoto | None:
         """The photo of a file, if it is one of those that can be labelled."""
-        return self._photos[0].get(photo_key(path, self._folder))
+        return self._photos[0].get(stored_photo_key(path, self._folder))
 
     def close(self) -> None:
         """Close the store."""
@@ -191,7 +191,7 @@ def open_session(
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
         if samples is not None:
             folder = source_folder(str(data))
-            odd = sum(photo_fault(photo_key(sample.path, folder)) is not None for sample in samples)
+            odd = sum(photo_fault(stored_photo_key(sample.path, folder)) is not None for sample in samples)
             if odd:
                 notes = (
                     *notes,

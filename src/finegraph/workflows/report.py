@@ -17,7 +17,7 @@ from finegraph.files.durable import make_folder, reason_of, write_over
 from finegraph.reports.plots.plot_style import need_matplotlib
 from finegraph.reports.report_page import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
-from finegraph.reports.study_results import StudyResults, is_study, read_study
+from finegraph.reports.study_results import StudyResults, is_study, read_study_results
 from finegraph.reports.summary import summary_of, without_marks
 
 DEFAULT_NAME = "report.html"
@@ -81,7 +81,7 @@ def write_report(
         raise InputError("expected at least one run or study to report on")
     if len({Path(each).absolute() for each in runs}) < len(runs):
         raise InputError("expected different runs to compare, got the same one twice")
-    studies = [read_study(each) for each in runs if is_study(each)]
+    studies = [read_study_results(each) for each in runs if is_study(each)]
     folders = [Path(each) for each in runs if not is_study(each)]
     runs_read = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
     together = compared(runs_read) if runs_read else None

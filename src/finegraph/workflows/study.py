@@ -29,7 +29,7 @@ from finegraph.workflows.studies.fine_tuning import drop_checkpoints, fine_tune
 from finegraph.workflows.studies.grid import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
-from finegraph.workflows.studies.measure import PerPhoto, measure, metrics_of, metrics_of_photos
+from finegraph.workflows.studies.measure import PerPhoto, measure, metrics_of_photos, photo_metrics
 from finegraph.workflows.studies.photo_sets import StudyData, StudyFeatures, read_study_data, study_features
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, check_installed, check_photos
 from finegraph.workflows.studies.spec import Study
@@ -39,7 +39,7 @@ from finegraph.workflows.studies.study_summary import (
     SUMMARY_COLUMNS,
     Summary,
     by_frequency,
-    summarise,
+    summarise_cells,
 )
 
 
@@ -139,7 +139,7 @@ def _finish(
     """Write what is made of the cells."""
     about = with_bad_photos(about, results)
     folder.write_results(results, about)
-    summary = summarise(results)
+    summary = summarise_cells(results)
     folder.write_table("summary.csv", SUMMARY_COLUMNS, summary.rows)
     folder.write_json("summary.json", {"format": "finegraph.study.summary", "version": 1, **about, "rows": summary.rows,
                                        "rivals": summary.rivals})  # fmt: skip
@@ -232,7 +232,7 @@ def _rows(
     rows = [
         (split, views, metric, value)
         for (split, views), values in measured.items()
-        for metric, value in metrics_of(values).items()
+        for metric, value in photo_metrics(values).items()
     ]
     for split, views, metric, value in rows:
         if not np.isfinite(value):

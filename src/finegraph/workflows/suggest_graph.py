@@ -32,8 +32,8 @@ from finegraph.model.structure.suggested_kinds import (
     with_suggested,
 )
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of
-from finegraph.workflows.structure.kept_structure import keep_structure, photos_by_label, photos_of, tree_part
-from finegraph.workflows.structure.kind_effects import KindEffect, PhotoJudge, confusions, effect_of
+from finegraph.workflows.structure.kept_structure import example_photos, keep_structure, photos_by_label, tree_part
+from finegraph.workflows.structure.kind_effects import KindEffect, PhotoJudge, effect_of, held_out_confusions
 from finegraph.workflows.structure.seen_photos import LabelledPhotos, SeenPhotos, Stage, see_photos
 
 ALL = "all"
@@ -62,7 +62,7 @@ class SuggestedLabel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suggestion:
+class KindSuggestion:
     """A suggested kind with what it would change.
 
     Attributes:
@@ -126,7 +126,7 @@ class GraphSuggestions:
         notes: what could not be done, and why.
     """
 
-    suggestions: tuple[Suggestion, ...]
+    suggestions: tuple[KindSuggestion, ...]
     present: tuple[PresentKind, ...] = ()
     judged: str | None = None
     now: dict[str, float | None] | None = None
@@ -235,7 +235,7 @@ def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind
         found += kinds_by_looks(seen.graph, seen.statistics, photos=photos, seed=seed)
     except InputError as error:
         notes.append(f"No groups by looks: {error}.")
-    mixed = confusions(seen)
+    mixed = held_out_confusions(seen)
     if mixed is not None:
         found += kind_by_confusions(seen.graph, *mixed, seed=seed)
     else:
@@ -262,7 +262,7 @@ def _listed(
     graph: LabelGraph,
     train: LabelledPhotos | None = None,
     effects: Sequence[KindEffect] | None = None,
-) -> tuple[Suggestion, ...]:
+) -> tuple[KindSuggestion, ...]:
     """Suggestions as they are shown."""
     by_fine = {} if train is None else photos_by_label(train.samples)
     found = []
@@ -271,11 +271,11 @@ def _listed(
         several = [entry for entry in members if len(entry[1]) > 1]
         several.sort(key=lambda entry: -len(entry[1]))
         labels = tuple(
-            SuggestedLabel(label=label, fine=fine, stability=stability, photos=photos_of(fine, by_fine, PHOTOS))
+            SuggestedLabel(label=label, fine=fine, stability=stability, photos=example_photos(fine, by_fine, PHOTOS))
             for label, fine, stability in several[:MAX_LISTED]
         )
         found.append(
-            Suggestion(
+            KindSuggestion(
                 number=place + 1,
                 name=one.name,
                 source=one.source,

@@ -36,10 +36,10 @@ from finegraph.workflows.labels.graph_sources import (
     is_store,
     keep_labels,
     kept_labels,
+    named_edit,
     read_stored,
-    shown_place,
+    shown_source,
     source_folder,
-    version_of,
 )
 from finegraph.workflows.structure.kept_structure import cells_part, keep_structure, tree_part
 from finegraph.workflows.training.calibration import CalibratedModel, calibrate_trained
@@ -331,8 +331,8 @@ def _read_store(
         return settings, None
     if run is not None and (kept := kept_labels(RunFolder.open(run))) is not None:
         return settings, kept
-    place = at_version(settings.graph, ranks.gather(version_of(settings.graph))[0])
-    return replace(settings, graph=shown_place(place)), read_stored(place)
+    place = at_version(settings.graph, ranks.gather(named_edit(settings.graph))[0])
+    return replace(settings, graph=shown_source(place)), read_stored(place)
 
 
 def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> TrainSettings:

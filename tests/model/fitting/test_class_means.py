@@ -9,7 +9,7 @@ import torch
 import finegraph as fg
 from finegraph.model.fitting import class_means as module
 from finegraph.model.fitting.class_means import (
-    Links,
+    LinkMatrices,
     Variances,
     class_means,
     fit_variances,
@@ -49,7 +49,9 @@ def _kernel(graph: fg.LabelGraph, variances: Variances) -> np.ndarray:
 
 def test_means_are_those_of_the_joint_gaussian():
     means = _means()
-    found = class_means(Links(GRAPH, GRAPH.kinds), solve_effects(Links(GRAPH, GRAPH.kinds), VARIANCES, COUNTS, means))
+    found = class_means(
+        LinkMatrices(GRAPH, GRAPH.kinds), solve_effects(LinkMatrices(GRAPH, GRAPH.kinds), VARIANCES, COUNTS, means)
+    )
     kernel, seen = _kernel(GRAPH, VARIANCES), COUNTS.numpy() > 0
     centre = means.numpy()[seen].mean(axis=0)
     shown = kernel[np.ix_(seen, seen)] + np.diag(0.9 / COUNTS.numpy()[seen])
@@ -59,8 +61,8 @@ def test_means_are_those_of_the_joint_gaussian():
 
 @pytest.mark.deep
 def test_a_label_without_a_sample_has_the_mean_of_its_parents():
-    effects = solve_effects(Links(GRAPH, GRAPH.kinds), VARIANCES, COUNTS, _means())
-    mean = class_means(Links(GRAPH, GRAPH.kinds), effects)[2]
+    effects = solve_effects(LinkMatrices(GRAPH, GRAPH.kinds), VARIANCES, COUNTS, _means())
+    mean = class_means(LinkMatrices(GRAPH, GRAPH.kinds), effects)[2]
     parents = effects.coarse["dish"][1] + effects.coarse["shop"][0]
     torch.testing.assert_close(mean, effects.centre + parents)
     assert not effects.fine[2].any()
@@ -74,7 +76,10 @@ def test_conjugate_gradients_find_what_the_dense_system_gives(monkeypatch):
         for i in range(size)
     }
     graph = fg.LabelGraph.from_table(table)
-    links, variances = Links(graph, graph.kinds), Variances(own=0.01, kinds={"dish": 2.0, "shop": 5.0}, noise=0.5)
+    links, variances = (
+        LinkMatrices(graph, graph.kinds),
+        Variances(own=0.01, kinds={"dish": 2.0, "shop": 5.0}, noise=0.5),
+    )
     means = torch.randn(size, 7, generator=generator, dtype=torch.float64)
     counts = torch.randint(0, 4, (size,), generator=generator).double()
     dense = solve_effects(links, variances, counts, means)
@@ -99,7 +104,7 @@ def test_variances_are_at_the_top_of_the_likelihood():
     generator = torch.Generator().manual_seed(2)
     table = {f"label {i}": {"dish": str(i // 4), "shop": str(i % 5)} for i in range(40)}
     graph = fg.LabelGraph.from_table(table)
-    links = Links(graph, graph.kinds)
+    links = LinkMatrices(graph, graph.kinds)
     coarse = {
         "dish": torch.randn(10, 300, generator=generator, dtype=torch.float64),
         "shop": 0.5 * torch.randn(5, 300, generator=generator, dtype=torch.float64),
@@ -124,7 +129,7 @@ def test_a_kind_that_says_nothing_gets_no_variance():
     graph = fg.LabelGraph.from_table({f"label {i}": {"random": str(i * 7 % 10)} for i in range(40)})
     means = torch.randn(40, 500, generator=generator, dtype=torch.float64)
     counts = torch.ones(40, dtype=torch.float64)
-    found = fit_variances(Links(graph, graph.kinds), counts, means, noise=0.5, features=500, max_iter=1000)
+    found = fit_variances(LinkMatrices(graph, graph.kinds), counts, means, noise=0.5, features=500, max_iter=1000)
     assert found.kinds["random"] < 0.05 * found.own
 
 

@@ -9,7 +9,7 @@ import torch
 import finegraph as fg
 from finegraph.errors import GraphError, InputError, ShapeError
 from finegraph.graph import LabelGraph, Number
-from finegraph.model.fitting.class_means import Links, Variances, class_means, fit_variances, solve_effects
+from finegraph.model.fitting.class_means import LinkMatrices, Variances, class_means, fit_variances, solve_effects
 from finegraph.model.fitting.descent import FitSettings, fit_head
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.value_pulls import fit_potentials, fit_pulls, value_columns, value_names
@@ -61,7 +61,7 @@ def test_class_means_with_numbers_and_orders_are_those_of_the_joint_gaussian():
     variances = Variances(own=0.3, kinds={"dish": 0.7, "heat": 0.4}, noise=0.9, numbers={"price": 0.6, "portion": 0.5})
     counts = torch.tensor([3.0, 1, 0, 2, 5, 1, 0, 2, 2], dtype=torch.float64)
     means = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    links = Links(graph, graph.kinds, graph.numbers)
+    links = LinkMatrices(graph, graph.kinds, graph.numbers)
     found = class_means(links, solve_effects(links, variances, counts, means))
 
     kernel = 0.3 * np.eye(9)
@@ -88,7 +88,7 @@ def test_variances_tell_which_number_shows():
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(30, generator=generator, dtype=torch.float64)
     means = value[:, None] * way + 0.3 * torch.randn(40, 30, generator=generator, dtype=torch.float64)
-    links = Links(graph, graph.kinds, graph.numbers)
+    links = LinkMatrices(graph, graph.kinds, graph.numbers)
     found = fit_variances(links, torch.full((40,), 5.0).double(), means, noise=0.1, features=30)
     assert found.numbers["price"] == pytest.approx(float(way.square().mean()), rel=0.1)
     assert found.numbers["portion"] < 0.01
@@ -98,7 +98,7 @@ def test_variances_tell_which_number_shows():
 def test_lessons_move_effects_of_numbers_as_solving_anew_does():
     graph = menu(10, spread=0.1)
     variances = Variances(own=0.3, kinds={"dish": 0.7, "heat": 0.4}, noise=0.9, numbers={"price": 0.6, "portion": 0.5})
-    links = Links(graph, graph.kinds, graph.numbers)
+    links = LinkMatrices(graph, graph.kinds, graph.numbers)
     generator = torch.Generator().manual_seed(2)
     counts, sums = torch.full((10,), 2.0).double(), torch.randn(10, 4, generator=generator).double()
     start = ClassStatistics(counts=counts, sums=sums, variances=variances, strength=1.0, scales=links.scales)

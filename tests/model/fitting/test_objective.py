@@ -8,7 +8,7 @@ import torch
 
 import finegraph as fg
 from finegraph.model.fitting import objective as objective_module
-from finegraph.model.fitting.fit_samples import Samples
+from finegraph.model.fitting.fit_samples import FitSamples
 from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.rows import Strengths, rows_of
 from reference.random_graphs import FORMS, random_graph
@@ -32,7 +32,7 @@ def make(form, seed, kind_targets=False, dtype=torch.float64):
         seen = {kind.name: torch.where(torch.arange(9) < 5, labels, -100)}
     weight = torch.rand(9, dtype=dtype)
     columns = torch.cat([features, torch.full((9, 1), 2.0, dtype=dtype)], dim=1)
-    return graph, head, features, Samples((columns,), target, seen, weight / weight.sum())
+    return graph, head, features, FitSamples((columns,), target, seen, weight / weight.sum())
 
 
 def plainly(head, features, samples, kind_weights):

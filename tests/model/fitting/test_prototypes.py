@@ -11,7 +11,7 @@ import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model.fitting import prototype_strengths, shared_samples
 from finegraph.model.fitting.alike_folds import alike_folds
-from finegraph.model.fitting.class_means import Links, class_means, solve_effects
+from finegraph.model.fitting.class_means import LinkMatrices, class_means, solve_effects
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 
 SIZE = 24
@@ -44,7 +44,7 @@ def test_the_head_scores_by_class_means():
     assert fit.held_out == len(y)
     z = fit.scaling(x)
     shown = torch.stack([z[y == label].mean(dim=0) for label in range(12)])
-    links, counts = Links(graph, graph.kinds), torch.full((12,), 4.0, dtype=torch.float64)
+    links, counts = LinkMatrices(graph, graph.kinds), torch.full((12,), 4.0, dtype=torch.float64)
     means = class_means(links, solve_effects(links, fit.variances, counts, shown))
     lengths, share = means.norm(dim=1), 4.0 / 9.0
     typical = lengths.square().mean()

@@ -11,7 +11,7 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model import FitSettings, fit_head
-from finegraph.model.fitting.fit_samples import Samples
+from finegraph.model.fitting.fit_samples import FitSamples
 from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.rows import Strengths, rows_of
 from finegraph.model.fitting.selection import deal_folds, grid_settings, search
@@ -70,7 +70,7 @@ def make(form, sizes=(3, 5), constants=(2.0, 0.5)):
     target[0] = -100
     weight = torch.rand(8, dtype=torch.float64)
     kind_weights = {name: 0.5 + index for index, name in enumerate(case.graph.kinds)}
-    return case, head, matrices, Samples(columns, target, {}, weight / weight.sum()), kind_weights
+    return case, head, matrices, FitSamples(columns, target, {}, weight / weight.sum()), kind_weights
 
 
 def blocks_of(head, constants=(2.0, 0.5)):

@@ -8,7 +8,7 @@ import torch
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.prototypes import fit_prototypes
-from finegraph.model.structure.graph_statistics import held_out_probs, posterior_of, statistics_for
+from finegraph.model.structure.graph_statistics import head_posterior, held_out_probs, statistics_for
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 GRAPH = LabelGraph.from_table({f"label {n}": {"dish": str(n // 2), "shop": str(n % 3)} for n in range(8)})
@@ -34,7 +34,7 @@ def test_a_photo_that_is_held_out_has_no_part_in_its_answer(seen):
     sums = torch.zeros(8, 10, dtype=torch.float64).index_add_(0, targets[kept], features[kept].double())
     rest = ClassStatistics(counts=counts, sums=sums, variances=statistics.variances, strength=statistics.strength)
     assert rows.tolist() == held.tolist()
-    torch.testing.assert_close(probs, posterior_of(rest.solve(GRAPH), features[held]).log_probs().exp())
+    torch.testing.assert_close(probs, head_posterior(rest.solve(GRAPH), features[held]).log_probs().exp())
 
 
 def test_other_graphs_take_the_photos_of_labels_by_name(seen):
@@ -71,7 +71,7 @@ def test_a_graph_without_a_number_or_an_ordered_kind_keeps_the_regressions_of_th
     for number, name in enumerate(moved.pulls.names):
         place = statistics.pulls.names.index(name)
         assert torch.equal(moved.pulls.weight[number], statistics.pulls.weight[place])
-    posterior = posterior_of(moved.solve(rest), fit.scaling(features))
+    posterior = head_posterior(moved.solve(rest), fit.scaling(features))
     assert (posterior.log_probs().argmax(dim=1) == targets).double().mean() > 0.9
     turned = graph.with_kind(replace(graph.kind("heat"), labels=("hot", "medium", "mild")))
     other = statistics_for(turned, graph, statistics).pulls

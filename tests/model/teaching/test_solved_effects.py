@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.class_means import Links, Variances, solve_effects
+from finegraph.model.fitting.class_means import LinkMatrices, Variances, solve_effects
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching.solved_effects import SolvedEffects
 
@@ -35,7 +35,7 @@ def _observed(graph, seed=0):
 
 
 def _assert_same(found, graph, observed):
-    expected = solve_effects(Links(graph, graph.kinds), VARIANCES, observed.counts, observed.means)
+    expected = solve_effects(LinkMatrices(graph, graph.kinds), VARIANCES, observed.counts, observed.means)
     torch.testing.assert_close(found.centre, expected.centre, atol=1e-12, rtol=0)
     torch.testing.assert_close(found.fine, expected.fine, atol=1e-12, rtol=0)
     for kind in graph.kinds:
@@ -46,7 +46,7 @@ def _assert_same(found, graph, observed):
 def test_photos_of_some_labels_known_new_and_never_seen(seed):
     graph = _graph(12, seed)
     observed = _observed(graph, seed)
-    solved = SolvedEffects(Links(graph, graph.kinds), observed)
+    solved = SolvedEffects(LinkMatrices(graph, graph.kinds), observed)
     _assert_same(solved.effects(), graph, observed)
 
     rows = {"new": {"dish": "b", "shop": "w"}, "odd": {"shop": "x"}, "waiting": {"dish": "v"}}
@@ -58,26 +58,26 @@ def test_photos_of_some_labels_known_new_and_never_seen(seed):
     for label in labels.tolist():
         counts[label] += 1 + label % 2
         sums[label] += torch.randn(FEATURES, generator=generator, dtype=torch.float64)
-    found = solved.changed(Links(larger, larger.kinds), _statistics(counts, sums), labels)
+    found = solved.changed(LinkMatrices(larger, larger.kinds), _statistics(counts, sums), labels)
     _assert_same(found, larger, _statistics(counts, sums))
 
 
 def test_another_photo_in_place_of_one_and_one_photo_less():
     graph = _graph(8)
     observed = _statistics(torch.full((8,), 2.0).double(), torch.randn(8, FEATURES).double())
-    solved = SolvedEffects(Links(graph, graph.kinds), observed)
+    solved = SolvedEffects(LinkMatrices(graph, graph.kinds), observed)
     counts, sums = observed.counts.clone(), observed.sums.clone()
     sums[1] += 1.0
     counts[2] -= 1.0
-    found = solved.changed(Links(graph, graph.kinds), _statistics(counts, sums), torch.tensor([1, 2]))
+    found = solved.changed(LinkMatrices(graph, graph.kinds), _statistics(counts, sums), torch.tensor([1, 2]))
     _assert_same(found, graph, _statistics(counts, sums))
 
 
 def test_nothing_changed_changes_nothing():
     graph = _graph(8)
     observed = _observed(graph)
-    solved = SolvedEffects(Links(graph, graph.kinds), observed)
-    found = solved.changed(Links(graph, graph.kinds), observed, torch.tensor([], dtype=torch.int64))
+    solved = SolvedEffects(LinkMatrices(graph, graph.kinds), observed)
+    found = solved.changed(LinkMatrices(graph, graph.kinds), observed, torch.tensor([], dtype=torch.int64))
     torch.testing.assert_close(found.fine, solved.effects().fine, atol=1e-14, rtol=0)
 
 
@@ -85,8 +85,8 @@ def test_a_graph_without_kinds():
     graph = LabelGraph(["a", "b", "c"])
     variances = Variances(own=0.5, kinds={}, noise=1.0)
     observed = _statistics(torch.tensor([1.0, 2.0, 0.0]).double(), torch.randn(3, FEATURES).double(), variances)
-    solved = SolvedEffects(Links(graph, ()), observed)
+    solved = SolvedEffects(LinkMatrices(graph, ()), observed)
     counts = torch.tensor([1.0, 2.0, 1.0]).double()
-    found = solved.changed(Links(graph, ()), _statistics(counts, observed.sums, variances), torch.tensor([2]))
-    expected = solve_effects(Links(graph, ()), variances, counts, _statistics(counts, observed.sums).means)
+    found = solved.changed(LinkMatrices(graph, ()), _statistics(counts, observed.sums, variances), torch.tensor([2]))
+    expected = solve_effects(LinkMatrices(graph, ()), variances, counts, _statistics(counts, observed.sums).means)
     torch.testing.assert_close(found.fine, expected.fine, atol=1e-12, rtol=0)

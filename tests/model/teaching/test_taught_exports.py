@@ -11,7 +11,7 @@ import torch
 import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
-from finegraph.model.export.export_check import LIMIT, compare
+from finegraph.model.export.export_check import LIMIT, compare_outputs
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.onnx_file import onnx_bytes
 from finegraph.model.export.runners import ModelRunner, OnnxRunner, TorchRunner
@@ -47,7 +47,7 @@ def taught(place, table=tiny.TABLE):
 def largest_difference(runner, model):
     images = np.random.default_rng(0).integers(0, 256, (6, 24, 24, 3), dtype=np.uint8)
     photos = [f"photo {number}" for number in range(len(images))]
-    return max(one.largest for one in compare(runner, ModelRunner(model), model.graph, images, photos))
+    return max(one.largest for one in compare_outputs(runner, ModelRunner(model), model.graph, images, photos))
 
 
 @pytest.mark.usefixtures("unchecked")

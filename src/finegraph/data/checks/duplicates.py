@@ -180,7 +180,7 @@ def fingerprint(path: Path, max_pixels: int = MAX_PIXELS) -> Fingerprint:
     small = decoded.picture.resize((_DECODED, _DECODED), Image.Resampling.BILINEAR)
     return Fingerprint(
         hashlib.sha256(data).digest(),
-        look_of(small),
+        picture_bits(small),
         np.asarray(small.resize((_SIDE, _SIDE), Image.Resampling.BOX)),
         decoded.width,
         decoded.height,
@@ -210,7 +210,7 @@ def fingerprints(
         pool.shutdown(cancel_futures=True)
 
 
-def look_of(picture: Image.Image) -> int:
+def picture_bits(picture: Image.Image) -> int:
     """The 64 bits of how a picture looks."""
     grey = np.asarray(picture.convert("L").resize((9, 8), Image.Resampling.BILINEAR), dtype=np.int16)
     bits = grey[:, 1:] - grey[:, :-1] > _CLEARLY

@@ -25,7 +25,7 @@ from finegraph.errors import DataError, PhotoFileError
 from finegraph.graph.faults import first_few
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.photo_labels import count_photo_labels
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 
 MIN_SIDE = 32
 """Photos with a shorter side are reported as very small."""
@@ -236,7 +236,7 @@ def _fine_findings(counts: dict[str, dict[str, int]], graph: LabelGraph) -> Iter
 def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
     """Kinds and their labels that the graph does not have, and photo labels that it excludes."""
     kinds = samples.kinds
-    suggestions = Suggestions()
+    suggestions = SpellingHints()
     yield from _value_findings(samples, graph)
     for kind in kinds:
         if kind not in graph.kinds and kind not in graph.numbers:
@@ -266,7 +266,7 @@ def _value_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
     """Measured values that no number of the graph can have, and numbers that the graph does not have."""
     for number in samples.numbers:
         if number not in graph.numbers:
-            hint = Suggestions().hint(number, graph.numbers)
+            hint = SpellingHints().hint(number, graph.numbers)
             message = f"the graph has no number {number!r}; its values on photos are not used"
             yield Finding(rule="unknown-number", severity="warning", message=message, hint=hint)
     try:
@@ -278,7 +278,7 @@ def _value_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
 def _unknown(rule: str, what: str, seen: dict[str, int], names: Collection[str]) -> Iterator[Finding]:
     """Labels that occur on photos but not in the graph."""
     known = set(names)
-    suggestions = Suggestions()
+    suggestions = SpellingHints()
     for label, number in seen.items():
         if label not in known:
             photos = f"{number} photo{'s' if number != 1 else ''}"

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError, InputError
-from finegraph.graph.builders.cub import attribute_file, read_attributes, read_classes
+from finegraph.graph.builders.cub import attribute_file, read_attributes, read_fine_labels
 from finegraph.graph.builders.text_files import SourceFaults, read_lines
 from finegraph.graph.faults import FaultList
 
@@ -55,7 +55,7 @@ def read_cub(folder: str | os.PathLike[str], certainty: int = 3) -> Samples:
     folder = Path(folder)
     faults = SourceFaults(f"the CUB folder {folder}", DataFileError)
     path = folder / "classes.txt"
-    classes = read_classes(path, faults.of(path)) or []
+    classes = read_fine_labels(path, faults.of(path)) or []
     photos = _read_numbered(folder / "images.txt", 1, None, faults)
     labels = _read_numbered(folder / "image_class_labels.txt", 1, photos, faults)
     splits = _read_numbered(folder / "train_test_split.txt", 1, photos, faults)

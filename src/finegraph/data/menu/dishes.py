@@ -36,7 +36,7 @@ class Dish:
 
 
 @dataclass(frozen=True)
-class Item:
+class MenuItem:
     """A fine label: a dish of one restaurant."""
 
     label: str
@@ -133,7 +133,7 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def serve_dishes(dishes: Sequence[Dish], shared: Mapping[int, int], pantry: Sequence[str], seed: int) -> list[Item]:
+def serve_dishes(dishes: Sequence[Dish], shared: Mapping[int, int], pantry: Sequence[str], seed: int) -> list[MenuItem]:
     """Say which restaurants serve each dish.
 
     Args:
@@ -162,7 +162,7 @@ def serve_dishes(dishes: Sequence[Dish], shared: Mapping[int, int], pantry: Sequ
     return sorted(items, key=lambda item: places[item.serving.restaurant.name])
 
 
-def _item(dish: Dish, restaurant: Restaurant, pantry: Sequence[str], seed: int, first: bool) -> Item:
+def _item(dish: Dish, restaurant: Restaurant, pantry: Sequence[str], seed: int, first: bool) -> MenuItem:
     """A dish as one restaurant serves it; all but the first change it in their own way."""
     random = chance("item", seed, dish.name, restaurant.name)
     names = list(dish.ingredients)
@@ -181,7 +181,7 @@ def _item(dish: Dish, restaurant: Restaurant, pantry: Sequence[str], seed: int, 
         wet=round(float(method.wet * random.uniform(0.7, 1.1)), 1),
         steams=method.steams,
     )
-    return Item(f"{dish.name} @ {restaurant.name}", dish, serving)
+    return MenuItem(f"{dish.name} @ {restaurant.name}", dish, serving)
 
 
 def _changed(

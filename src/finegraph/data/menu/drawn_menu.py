@@ -19,7 +19,7 @@ from PIL import Image
 
 from finegraph.data.menu.camera import CONTROLLED, WILD, take
 from finegraph.data.menu.chance import chance
-from finegraph.data.menu.dishes import Item, invent_dishes, serve_dishes
+from finegraph.data.menu.dishes import MenuItem, invent_dishes, serve_dishes
 from finegraph.data.menu.item_values import HEATS, heat_of, price_of, served_grams, weight_of
 from finegraph.data.menu.restaurants import Restaurant
 from finegraph.data.menu.scene import Moment, Serving, draw_scene
@@ -70,7 +70,7 @@ class Menu:
         self.size, self.seed = size, seed
         wanted = SIZES[size]
         dishes = invent_dishes(wanted.dishes, wanted.pantry, seed)
-        self.items: tuple[Item, ...] = tuple(serve_dishes(dishes, wanted.shared, wanted.pantry, seed))
+        self.items: tuple[MenuItem, ...] = tuple(serve_dishes(dishes, wanted.shared, wanted.pantry, seed))
         self._by_label = {item.label: item for item in self.items}
 
     @classmethod

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from finegraph.data.menu.chance import chance
-from finegraph.data.menu.dishes import AMOUNT_NOISE, SIZE_NOISE, Item
+from finegraph.data.menu.dishes import AMOUNT_NOISE, SIZE_NOISE, MenuItem
 from finegraph.data.menu.ingredients import BY_NAME
 from finegraph.data.menu.plating import PIECES_PER_COUNT, Portion
 from finegraph.data.menu.scene import Serving
@@ -55,7 +55,7 @@ class Weight:
     spread: float
 
 
-def weight_of(item: Item) -> Weight:
+def weight_of(item: MenuItem) -> Weight:
     """What an item weighs on a usual day."""
     usual = np.array([_grams(item.serving, portion) for portion in item.serving.portions])
     # Amounts are multiplied by log-normal noise for each ingredient, sizes by even noise for the whole plate.
@@ -74,14 +74,14 @@ def served_grams(serving: Serving, eaten: float = 0.0) -> float:
     return (1 - eaten) * sum(_grams(serving, portion) for portion in serving.portions)
 
 
-def heat_of(item: Item) -> str:
+def heat_of(item: MenuItem) -> str:
     """How hot an item is: by the chillies in it and by its usual sauce."""
     chilli = "chilli" in item.ingredients
     oil = item.serving.sauce == "chilli oil"
     return HEATS[int(chilli) + int(oil)]
 
 
-def price_of(item: Item, seed: int) -> float:
+def price_of(item: MenuItem, seed: int) -> float:
     """What an item costs, in steps of ten cents."""
     material = sum(_grams(item.serving, portion) / 100 * _cost(portion.ingredient) for portion in item.serving.portions)
     restaurant = item.serving.restaurant

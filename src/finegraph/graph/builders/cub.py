@@ -83,7 +83,7 @@ def _read(folder: Path) -> tuple[list[str], list[tuple[str, str]], FloatArray]:
     """The fine labels, the group and label of each attribute, and the percentages (fine x attribute)."""
     faults = SourceFaults(f"the CUB folder {folder}")
     path = folder / "classes.txt"
-    fine = read_classes(path, faults.of(path))
+    fine = read_fine_labels(path, faults.of(path))
     place = attribute_file(folder, faults.of(folder))
     named = read_attributes(place, faults.of(place)) if place else None
     path = folder / _PERCENT_FILE
@@ -121,7 +121,7 @@ def _binary(group: str, labels: list[str], percent: FloatArray) -> list[Kind]:
     ]
 
 
-def read_classes(path: Path, faults: FaultList) -> list[str] | None:
+def read_fine_labels(path: Path, faults: FaultList) -> list[str] | None:
     """The fine labels, from lines such as `1 001.Black_footed_Albatross`."""
     numbered = read_numbered(path, "1 001.Black_footed_Albatross", faults)
     if numbered is None:

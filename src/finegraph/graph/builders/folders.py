@@ -23,7 +23,7 @@ from typing import Literal
 
 from finegraph.errors import EmptyGraphError, GraphError, InputError
 from finegraph.graph.builders.text_files import SourceFaults
-from finegraph.graph.kind_columns import Cell, kinds_of_column
+from finegraph.graph.kind_columns import TableCell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
 
@@ -89,7 +89,7 @@ def graph_from_folders(
     columns = []
     for level, name in enumerate(names):
         # The last part of a leaf is the fine label itself, so a shallow leaf has no label at this level.
-        cells = [Cell((parts[level],)) if level < len(parts) - 1 else None for parts in leaves]
+        cells = [TableCell((parts[level],)) if level < len(parts) - 1 else None for parts in leaves]
         columns += kinds_of_column(name, cells)
     return LabelGraph(["/".join(parts) if fine == "path" else parts[-1] for parts in leaves], columns)
 

@@ -30,12 +30,12 @@ from finegraph.graph.faults import CellError, FaultList
 from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, parse_header
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.kind import Kind
-from finegraph.graph.kind_columns import Cell, kinds_of_column
+from finegraph.graph.kind_columns import TableCell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import RESERVED_KINDS, kind_name_fault, name_fault, unicode_twins
 from finegraph.graph.number import Number
 from finegraph.graph.number_cells import NumberError, parse_number
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 
 
 def graph_from_manifest(
@@ -226,12 +226,12 @@ def _make_kinds(
     return made
 
 
-def _cell(sights: dict[str, _Sight] | None) -> Cell | None:
+def _cell(sights: dict[str, _Sight] | None) -> TableCell | None:
     """The labels seen on the photos of one fine label, weighted by how often."""
     if not sights:
         return None
     weights = tuple(float(sight.count) for sight in sights.values()) if len(sights) > 1 else None
-    return Cell(tuple(sights), weights)
+    return TableCell(tuple(sights), weights)
 
 
 def _check_conflicts(kind: str, by_fine: dict[str, dict[str, _Sight]], faults: FaultList) -> None:
@@ -272,6 +272,6 @@ def check_cell(text: str, name: str, type_: ColumnType, line: int | None, faults
             faults.add("bad-value", message, line=line, column=name, value=text, hint=what)
         return None if cell is None else cell[0]
     if isinstance(type_, OrderType) and text not in type_.labels:
-        hint = Suggestions().hint(text, type_.labels)
+        hint = SpellingHints().hint(text, type_.labels)
         faults.add("undeclared-label", "not in the order of the header", line=line, column=name, value=text, hint=hint)
     return None

@@ -19,8 +19,8 @@ from finegraph.graph.drawing.placement import (
     HEADING_FONT,
     NOTE_FONT,
     ROW,
-    Box,
     Layout,
+    NameBox,
     Panel,
 )
 from finegraph.graph.drawing.text_width import text_width
@@ -94,7 +94,7 @@ def heading(number: Number) -> tuple[str, str]:
     return number.name, ", ".join(word for word in (number.unit, "log scale" if number.scale == "log" else "") if word)
 
 
-def _strip(number: Number, x: float, boxes: Sequence[Box], fine: Int[IntArray, " sample"]) -> Strip:
+def _strip(number: Number, x: float, boxes: Sequence[NameBox], fine: Int[IntArray, " sample"]) -> Strip:
     """One strip, its left end at `x`."""
     name, behind = heading(number)
     wanted = text_width(name, HEADING_FONT, bold=True) + 8 + text_width(behind, NOTE_FONT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from finegraph.graph.drawing.shown_links import Links, Node
+from finegraph.graph.drawing.shown_links import ColumnLinks, Node
 from finegraph.graph.drawing.text_width import text_width
 from finegraph.graph.kind import IntArray
 
@@ -42,7 +42,7 @@ PITCHES = (18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0,
 
 
 @dataclass(frozen=True)
-class Box:
+class NameBox:
     """A rectangle with a name in it; `real` if the name is that of a label."""
 
     x: float
@@ -69,11 +69,11 @@ class Section:
     """One kind on a side: its number, the corner of its heading, its boxes and its links."""
 
     number: int
-    links: Links
+    links: ColumnLinks
     x: float
     y: float
     width: float
-    boxes: tuple[Box, ...]
+    boxes: tuple[NameBox, ...]
     curves: tuple[Curve, ...]
 
 
@@ -81,7 +81,7 @@ class Section:
 class Panel:
     """The fine labels with the kinds to their left and right."""
 
-    fine: tuple[Box, ...]
+    fine: tuple[NameBox, ...]
     sections: tuple[Section, ...]
     right: float
 
@@ -99,10 +99,10 @@ class Layout:
 class _Side:
     """The kinds on one side of a panel, numbered as in the picture."""
 
-    columns: list[tuple[int, Links]] = field(default_factory=list)
+    columns: list[tuple[int, ColumnLinks]] = field(default_factory=list)
     stack: list[list[float]] = field(default_factory=list)
 
-    def takes(self, links: Links) -> bool:
+    def takes(self, links: ColumnLinks) -> bool:
         """Whether there is room for another kind."""
         return not self.columns or (len(self.columns) < SIDE_KINDS and self.link_count + links.link_count <= SIDE_LINKS)
 
@@ -138,12 +138,12 @@ class _Side:
                 return
 
 
-def heading_words(links: Links) -> str:
+def heading_words(links: ColumnLinks) -> str:
     """The note after the name of a kind."""
     return f"any of {links.label_count:,}" if links.column.group else f"one of {links.label_count:,}"
 
 
-def heading_width(links: Links) -> float:
+def heading_width(links: ColumnLinks) -> float:
     """The width that the heading of a kind needs."""
     return (
         BULLET
@@ -153,7 +153,7 @@ def heading_width(links: Links) -> float:
     )
 
 
-def lay_out(fine: Sequence[str], columns: Sequence[Links]) -> Layout:
+def lay_out(fine: Sequence[str], columns: Sequence[ColumnLinks]) -> Layout:
     """Place the fine labels and the kinds, both in the given order."""
     pairs = _panels(columns)
     fine_height = HEADING + len(fine) * ROW
@@ -171,7 +171,7 @@ def lay_out(fine: Sequence[str], columns: Sequence[Links]) -> Layout:
     return Layout(panels[-1].right, height, tuple(panels))
 
 
-def _panels(columns: Sequence[Links]) -> list[tuple[_Side, _Side]]:
+def _panels(columns: Sequence[ColumnLinks]) -> list[tuple[_Side, _Side]]:
     """Distribute the kinds over the sides of panels: each to the side with more room, or to a new panel."""
     pairs = [(_Side(), _Side())]
     for number, links in enumerate(columns):
@@ -190,14 +190,14 @@ def _panel(fine: Sequence[str], sides: tuple[_Side, _Side], x: float, height: fl
     fine_x = x + (left.width + gap if left.columns else 0.0)
     fine_width = min(max(text_width(name, FONT) for name in fine) + 2 * PADDING, FINE_WIDTH)
     fine_y = HEADING + (height - HEADING - len(fine) * ROW) / 2
-    boxes = tuple(Box(fine_x, fine_y + ROW * row, fine_width, BOX, name) for row, name in enumerate(fine))
+    boxes = tuple(NameBox(fine_x, fine_y + ROW * row, fine_width, BOX, name) for row, name in enumerate(fine))
     right_x = fine_x + fine_width + gap
     sections = _sections(left, x, height, boxes) + _sections(right, right_x, height, boxes)
     end = right_x + right.width if right.columns else fine_x + fine_width
     return Panel(boxes, tuple(sections), end)
 
 
-def _sections(side: _Side, x: float, height: float, fine: Sequence[Box]) -> list[Section]:
+def _sections(side: _Side, x: float, height: float, fine: Sequence[NameBox]) -> list[Section]:
     """The kinds of one side, with the links between their boxes and the fine labels."""
     degree = np.zeros(len(fine), dtype=np.int64)
     for _, links in side.columns:
@@ -209,10 +209,10 @@ def _sections(side: _Side, x: float, height: float, fine: Sequence[Box]) -> list
     for (number, links), heights in zip(side.columns, side.stack, strict=True):
         top = y
         y += HEADING
-        boxes: list[Box] = []
+        boxes: list[NameBox] = []
         curves: list[Curve] = []
         for node, box_height in zip(links.nodes, heights, strict=True):
-            boxes.append(Box(x, y, side.width, box_height, node.name, node.real))
+            boxes.append(NameBox(x, y, side.width, box_height, node.name, node.real))
             curves += _curves(node, boxes[-1], fine, used, degree)
             y += box_height + BETWEEN_BOXES
         y += BETWEEN_KINDS - BETWEEN_BOXES + (NOTE if links.undrawn else 0.0)
@@ -220,7 +220,7 @@ def _sections(side: _Side, x: float, height: float, fine: Sequence[Box]) -> list
     return sections
 
 
-def _curves(node: Node, box: Box, fine: Sequence[Box], used: IntArray, degree: IntArray) -> list[Curve]:
+def _curves(node: Node, box: NameBox, fine: Sequence[NameBox], used: IntArray, degree: IntArray) -> list[Curve]:
     """The links of one box; `used` counts how many of its `degree` links each fine label already has on this side."""
     curves = []
     order = np.argsort(node.rows, kind="stable")

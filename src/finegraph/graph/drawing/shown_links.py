@@ -41,7 +41,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Links:
+class ColumnLinks:
     """The links of one column of the picture.
 
     Attributes:
@@ -83,7 +83,7 @@ def _first_parents(graph: LabelGraph, column: Column) -> IntArray:
     return found
 
 
-def links_of(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], max_labels: int) -> Links:
+def column_links(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], max_labels: int) -> ColumnLinks:
     """The links between some fine labels and one column.
 
     Args:
@@ -112,7 +112,7 @@ def links_of(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], 
         nodes.append(Node(f"{len(present) - len(own)} other labels", False, some, np.minimum(mass[some], 1.0)))
     if len(nameless):
         nodes.append(Node("unknown", False, nameless, np.zeros(len(nameless))))
-    return Links(column, len(names), len(names) - len(present), tuple(nodes))
+    return ColumnLinks(column, len(names), len(names) - len(present), tuple(nodes))
 
 
 def _edges(kinds: Sequence[Kind], group: bool) -> tuple[IntArray, IntArray, FloatArray]:

@@ -21,16 +21,16 @@ from finegraph.graph.drawing.placement import (
     HEADING_FONT,
     NOTE_FONT,
     PADDING,
-    Box,
     Curve,
     Layout,
+    NameBox,
     Panel,
     Section,
     heading_words,
     lay_out,
 )
-from finegraph.graph.drawing.shown_links import by_size, links_of, order_fine
-from finegraph.graph.drawing.text_width import shorten, text_width
+from finegraph.graph.drawing.shown_links import by_size, column_links, order_fine
+from finegraph.graph.drawing.text_width import shorten_to_width, text_width
 from finegraph.graph.label_graph import LabelGraph
 
 MAX_FINE = 60
@@ -87,7 +87,7 @@ def draw_svg(
     columns = choose_columns(graph, chosen)[:max_kinds]
     order = order_fine(graph, columns, max_fine)
     layout = lay_out(
-        [graph.fine[index] for index in order], [links_of(graph, column, order, max_labels) for column in columns]
+        [graph.fine[index] for index in order], [column_links(graph, column, order, max_labels) for column in columns]
     )
     layout, strips = with_strips(layout, choose_numbers(graph, chosen)[:MAX_NUMBERS], order)
     return _svg(layout, strips, title, _notes(graph, len(order), columns, len(strips), kinds is None))
@@ -178,7 +178,7 @@ def _heading(section: Section, colour: str) -> str:
     """The name of a kind with its colour, and how many labels it has."""
     name, behind = section.links.column.name, heading_words(section.links)
     room = section.width - BULLET - 8 - text_width(behind, NOTE_FONT)
-    short = shorten(name, room, HEADING_FONT, bold=True)
+    short = shorten_to_width(name, room, HEADING_FONT, bold=True)
     return (
         f'<circle cx="{_number(section.x + 5)}" cy="{_number(section.y + 12.5)}" r="5" fill="{colour}"/>'
         f'<text x="{_number(section.x + BULLET)}" y="{_number(section.y + 17)}" font-size="{HEADING_FONT}" '
@@ -200,14 +200,15 @@ def _curve(curve: Curve) -> str:
     )
 
 
-def _box(box: Box, fill: str, stroke: str, whole: str) -> str:
+def _box(box: NameBox, fill: str, stroke: str, whole: str) -> str:
     """A box with its name, shortened to fit; its title has the full text."""
     look = f'fill="{fill}"' if box.real else f'fill="{PAPER}" stroke-dasharray="3 2"'
+    name = shorten_to_width(box.name, box.width - 2 * PADDING, FONT)
     return (
         f'<g><title>{_text(whole)}</title><rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
         f'height="{_number(box.height)}" rx="4" {look} stroke="{stroke}"/>'
         f'<text x="{_number(box.x + PADDING)}" y="{_number(box.y + box.height / 2 + 0.35 * FONT)}" '
-        f'fill="{INK if box.real else QUIET}">{_text(shorten(box.name, box.width - 2 * PADDING, FONT))}</text></g>'
+        f'fill="{INK if box.real else QUIET}">{_text(name)}</text></g>'
     )
 
 
@@ -232,7 +233,7 @@ def _strip(strip: Strip, number: int) -> str:
     return (
         f'<g><text x="{_number(strip.x)}" y="{_number(strip.y - 9)}" font-size="{HEADING_FONT}" fill="{INK}">'
         f'<title>{_text(name)}</title><tspan font-weight="bold">'
-        f"{_text(shorten(name, room, HEADING_FONT, bold=True))}</tspan>"
+        f"{_text(shorten_to_width(name, room, HEADING_FONT, bold=True))}</tspan>"
         f'<tspan dx="6" font-size="{NOTE_FONT}" fill="{QUIET}">{_text(behind)}</tspan></text>'
         f'<rect x="{_number(strip.x)}" y="{_number(strip.y)}" width="{_number(strip.width)}" '
         f'height="{_number(strip.height)}" rx="4" fill="{fill}"/>{rows}'

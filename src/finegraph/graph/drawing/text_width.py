@@ -18,7 +18,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
     return size * (1.1 if bold else 1.0) * sum(_em(character) for character in text)
 
 
-def shorten(text: str, width: float, size: float, bold: bool = False) -> str:
+def shorten_to_width(text: str, width: float, size: float, bold: bool = False) -> str:
     """Shorten text to a width in the middle: names may differ at either end, so both are kept."""
     if text_width(text, size, bold) <= width + 0.01:
         return text

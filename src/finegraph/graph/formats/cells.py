@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 
 from finegraph.graph.faults import CellError, shorten
-from finegraph.graph.kind_columns import Cell
+from finegraph.graph.kind_columns import TableCell
 from finegraph.graph.names import control_fault, name_fault
 
 _SPECIAL = re.compile(r"[\\|&:]")
@@ -46,7 +46,7 @@ def without_mark(cell: str) -> str:
     return cell[1:] if cell[:1] == "\\" and cell[1:].startswith(FORMULA_SIGNS) else cell
 
 
-def parse_cell(text: str) -> Cell | None:
+def parse_cell(text: str) -> TableCell | None:
     """The content of a cell; None if it is empty, which means unknown.
 
     Raises:
@@ -56,7 +56,7 @@ def parse_cell(text: str) -> Cell | None:
         return None
     _check_text(text)
     if not _SPECIAL.search(text):
-        return Cell((text,))
+        return TableCell((text,))
     masked = mask_escapes(text)
     one_of, all_of = "|" in masked, _ALL_OF.search(masked) is not None
     if one_of and all_of:
@@ -64,17 +64,17 @@ def parse_cell(text: str) -> Cell | None:
             "mixed-cell", "the cell mixes '|' (one of) and ' & ' (all of)", r"write a literal one as \| or \&"
         )
     if masked == "&":
-        return Cell((), all_of=True)
+        return TableCell((), all_of=True)
     parts = [_part(text[i:j], masked[i:j]) for i, j in _spans(masked, _ALL_OF if all_of else _ONE_OF)]
     labels: dict[str, None] = {}
     for name, _ in parts:
         if name in labels:
             raise CellError("label-twice", f"the label {shorten(name)!r} occurs twice in one cell")
         labels[name] = None
-    return Cell(tuple(labels), _weights(parts, all_of), all_of=all_of)
+    return TableCell(tuple(labels), _weights(parts, all_of), all_of=all_of)
 
 
-def format_cell(cell: Cell | None) -> str:
+def format_cell(cell: TableCell | None) -> str:
     """The text of a cell; `parse_cell` gives the same cell again.
 
     Two forms that do not occur in files are written as what they mean: a list of one label as that label, and one

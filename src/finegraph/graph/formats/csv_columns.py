@@ -19,11 +19,11 @@ from finegraph.graph.faults import CellError, FaultList, first_few, shorten
 from finegraph.graph.formats.cells import parse_cell
 from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
-from finegraph.graph.kind_columns import Cell, kinds_of_column
+from finegraph.graph.kind_columns import TableCell, kinds_of_column
 from finegraph.graph.names import fold, unicode_twins
 from finegraph.graph.number import Number
 from finegraph.graph.number_cells import NumberError, parse_number
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 
 MAX_CELL_LENGTH = 1_000_000
 """In characters; the cells of the `#labels` row are not limited."""
@@ -46,11 +46,11 @@ class Context:
     lines: Sequence[int]
     labels_line: int
     whole: bool
-    suggestions: Suggestions
+    suggestions: SpellingHints
     faults: FaultList
 
 
-class Column:
+class CsvColumn:
     """The cells of one column while a file is read.
 
     Attributes:
@@ -116,12 +116,12 @@ class Column:
 class _Checks:
     """The checks of one column; each notes its faults."""
 
-    def __init__(self, column: Column, context: Context) -> None:
+    def __init__(self, column: CsvColumn, context: Context) -> None:
         self.column, self.context, self.faults = column, context, context.faults
         self.lines, self.labels_line = context.lines, context.labels_line
         self.texts = list(column.texts)
 
-    def run(self) -> tuple[list[Cell | None], tuple[str, ...] | None] | None:
+    def run(self) -> tuple[list[TableCell | None], tuple[str, ...] | None] | None:
         """The different cells and the declared labels of the column; None if there are faults."""
         before = len(self.faults)
         declared = self._declared()
@@ -197,7 +197,7 @@ class _Checks:
             self._twins(one, two, self.labels_line)
         return cell.labels if cell else None
 
-    def _parse(self, text: str, code: int) -> Cell | None:
+    def _parse(self, text: str, code: int) -> TableCell | None:
         """One of the distinct cells; its faults are noted."""
         if len(text) > MAX_CELL_LENGTH:
             self._note("long-cell", f"the cell has {len(text)} characters; at most {MAX_CELL_LENGTH} can be read", code)
@@ -208,7 +208,7 @@ class _Checks:
             self._note(error.rule, error.message, code, error.hint)
             return None
 
-    def _check_forms(self, cells: Sequence[Cell | None], declared: Sequence[str] | None) -> None:
+    def _check_forms(self, cells: Sequence[TableCell | None], declared: Sequence[str] | None) -> None:
         """Note a column that mixes all-of cells with one-of cells."""
         all_of = next((code for code, cell in enumerate(cells) if cell and cell.all_of), None)
         if all_of is None:
@@ -230,7 +230,7 @@ class _Checks:
                 "empty-kind", "every known cell says 'none of them' but no cell names a label", all_of, hint, False
             )
 
-    def _empty(self, cells: Sequence[Cell | None]) -> None:
+    def _empty(self, cells: Sequence[TableCell | None]) -> None:
         """Note a column in which nothing is known, unless rows were left out."""
         if self.context.whole and not any(cells):
             hint = "leave the column out, or list its labels in a #labels row"
@@ -246,7 +246,7 @@ class _Checks:
         message = f"reads the same as the label {shorten(one)!r} but is spelt in another Unicode form"
         self.faults.add("unicode-twins", message, line=line, column=self.column.name, value=two, hint="use one form")
 
-    def _check_declared(self, cells: Sequence[Cell | None], declared: set[str]) -> None:
+    def _check_declared(self, cells: Sequence[TableCell | None], declared: set[str]) -> None:
         """Note labels that are missing from the `#labels` row or the header, if these list the labels of the column."""
         ordered = isinstance(self.column.type, OrderType)
         where, line = ("order of the header", 1) if ordered else ("#labels row", self.labels_line)

@@ -19,13 +19,13 @@ from finegraph.errors import near_matches
 from finegraph.graph.faults import CellError, FaultList
 from finegraph.graph.formats.cells import parse_name
 from finegraph.graph.formats.column_types import ColumnType, NumberType, parse_header
-from finegraph.graph.formats.csv_columns import Column, Context
+from finegraph.graph.formats.csv_columns import Context, CsvColumn
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.graph_like import FileContent
 from finegraph.graph.kind import Kind
 from finegraph.graph.names import fold, kind_name_fault, unicode_twins
 from finegraph.graph.number import Number
-from finegraph.graph.spelling import Suggestions
+from finegraph.graph.spelling import SpellingHints
 
 FINE = "fine"
 LABELS_ROW = "#labels"
@@ -55,7 +55,7 @@ class _Reader:
     def __init__(self, text: str, path: str, faults: FaultList) -> None:
         self.path, self.faults = path, faults
         self.rows = rows(text, faults)
-        self.columns: list[Column] = []
+        self.columns: list[CsvColumn] = []
         self.names: list[str | None] = []
         """The names of the columns after the first; None if the name is faulty."""
         self.fine: dict[str, int] = {}
@@ -87,7 +87,7 @@ class _Reader:
         for number, text in enumerate(cells[1:], start=2):
             header = self._header(text, line, number)
             self.names.append(None if header is None else header[0])
-            self.columns.append(Column(text) if header is None else Column(*header))
+            self.columns.append(CsvColumn(text) if header is None else CsvColumn(*header))
         seen: dict[str, int] = {}
         for number, name in enumerate(self.names, start=2):
             if name is not None and seen.setdefault(name, number) != number:
@@ -188,7 +188,7 @@ class _Reader:
             lines=self.lines,
             labels_line=self.labels_line,
             whole=not self.faults,
-            suggestions=Suggestions(),
+            suggestions=SpellingHints(),
             faults=self.faults,
         )
         for column in self._checkable():
@@ -208,7 +208,7 @@ class _Reader:
             self.faults.add("unicode-twins", message, line=1, column=two, hint="use one form")
         return kinds, numbers
 
-    def _checkable(self) -> Iterator[Column]:
+    def _checkable(self) -> Iterator[CsvColumn]:
         """The columns that have cells and a name to report them by."""
         seen: set[str] = set()
         for column, name in zip(self.columns, self.names, strict=True):

@@ -24,7 +24,7 @@ from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
 from finegraph.graph.formats.csv_rows import MAX_COLUMNS
 from finegraph.graph.graph_like import GraphLike
 from finegraph.graph.kind import BINARY_LABELS, Kind
-from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, TableCell
 from finegraph.graph.names import kind_name_fault, name_fault
 from finegraph.graph.number import Number
 from finegraph.graph.number_cells import format_number, looks_like_number
@@ -170,5 +170,5 @@ def _group_column(group: str, members: Sequence[Kind]) -> _Column | None:
         chosen = np.flatnonzero(yes[row]).tolist()
         appearing.update(dict.fromkeys(chosen))
         cells[row] = " & ".join(names[label] for label in chosen) or "&"
-    declared = "" if list(appearing) == list(range(len(labels))) else format_cell(Cell(tuple(labels)))
+    declared = "" if list(appearing) == list(range(len(labels))) else format_cell(TableCell(tuple(labels)))
     return _Column(group, declared, cells)

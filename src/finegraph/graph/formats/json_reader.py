@@ -67,7 +67,7 @@ class _Reader(JsonChecks):
         kind_keys = (*_KIND_KEYS, "ordered") if second else _KIND_KEYS
         kind_entries, number_entries = self._entries(content, "kinds"), self._entries(content, "numbers")
         kinds = [self._kind(entry, place, count, kind_keys) for place, entry in kind_entries.items()]
-        numbers = [read_number(self, entry, place, count) for place, entry in number_entries.items()]
+        numbers = [read_json_number(self, entry, place, count) for place, entry in number_entries.items()]
         self._check_distinct({**kind_entries, **number_entries})
         return FileContent(fine, [one for one in kinds if one], [one for one in numbers if one])
 
@@ -206,7 +206,7 @@ def _one_parent(parents: Sequence[int | None], label_count: int) -> _Edges | Non
     return _Edges(sizes, np.array(known, dtype=np.int64), np.ones(len(known)))
 
 
-def read_number(checks: JsonChecks, entry: object, place: str, fine_count: int | None) -> Number | None:
+def read_json_number(checks: JsonChecks, entry: object, place: str, fine_count: int | None) -> Number | None:
     """One kind of numbers; None if it has faults, which are noted."""
     before = len(checks.faults)
     if not checks.check_keys(entry, place, _NUMBER_KEYS, required=_NUMBER_KEYS[:2]):

@@ -31,7 +31,7 @@ from finegraph.errors import InputError, ShapeError
 from finegraph.inference.loss.formulas import LossOptions, batch_loss, compiled_loss, with_gradients
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import components_of
-from finegraph.inference.numbers.readings import check_number_scores, measured_values, readings_of
+from finegraph.inference.numbers.readings import check_number_scores, readings_of, scaled_values
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.sums.targets import (
     KindWeights,
@@ -76,7 +76,7 @@ def joint_loss(
     graph, tensors, kind_targets = posterior.graph, posterior.tensors, kind_targets or {}
     weights = weights_of_kinds(graph, kind_weights)
     check_types(graph, target, kind_targets)
-    measured = measured_values(tensors.numbers, kind_targets, len(posterior))
+    measured = scaled_values(tensors.numbers, kind_targets, len(posterior))
     check_number_scores(tensors.numbers, posterior.number_scores)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
     if target is not None and target.dtype == torch.bool:

@@ -24,7 +24,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.loss.formulas import add_terms_in_log_space, is_one
 from finegraph.inference.numbers.number_rows import NumberRows, NumberSums
 from finegraph.inference.numbers.potential import NumberScores
-from finegraph.inference.numbers.readings import Readings, check_number_scores, measured_values, readings_of
+from finegraph.inference.numbers.readings import Readings, check_number_scores, readings_of, scaled_values
 from finegraph.inference.numerics import (
     at_least_float32,
     largest_size,
@@ -106,7 +106,7 @@ def rows_task(
     kind_targets = kind_targets or {}
     weights = weights_of_kinds(tensors.graph, kind_weights)
     check_types(tensors.graph, target, kind_targets)
-    measured = measured_values(tensors.numbers, kind_targets, batch)
+    measured = scaled_values(tensors.numbers, kind_targets, batch)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in tensors.graph.numbers}
     if target is None:
         target = torch.full((batch,), ignore_index, device=tensors.device)

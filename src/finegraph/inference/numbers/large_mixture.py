@@ -96,11 +96,11 @@ def search_of(
         # Few components may have a probability that counts.
         many = search.mean.shape[1] > MANY_COMPONENTS and not search.points
         samples.append(LargeMixture(search) if many else search)
-    return _Samples(samples)
+    return _SampleSearches(samples)
 
 
 @dataclass(frozen=True, eq=False)
-class _Samples:
+class _SampleSearches:
     """A search for each sample."""
 
     searches: Sequence[Search]

@@ -105,7 +105,7 @@ class Readings(NamedTuple):
         return value.unsqueeze(1), variance.unsqueeze(1)
 
 
-def measured_values(
+def scaled_values(
     table: NumberTable, kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]], batch: int
 ) -> Float[Tensor, "batch number"] | None:
     """The values measured on photos, on the inner scales, NaN if missing; None if nothing was measured.

@@ -20,7 +20,7 @@ from torch import Tensor
 from finegraph.inference.numerics import Constants, compact_indices, largest_size, whole_tiles
 from finegraph.inference.sums.groups import GroupLayout, KindGroups
 from finegraph.inference.sums.interface import GroupedSums, OtherFactors, gathered_sum, top_score
-from finegraph.inference.sums.strategy import Strategy, choose_columns
+from finegraph.inference.sums.strategy import Strategy, cheapest_columns
 from finegraph.inference.sums.targets import Targets
 
 
@@ -97,7 +97,7 @@ class ColumnTables(Constants):
 
     def __init__(self, layout: GroupLayout, strategy: Strategy) -> None:
         self.group_count = layout.group_count
-        choice = choose_columns(strategy, layout.kinds, layout.fine_count)
+        choice = cheapest_columns(strategy, layout.kinds, layout.fine_count)
         dense = [layout.kinds[place] for place in choice.dense]
         self.has_dense = bool(dense)
         self.listed = [

@@ -89,7 +89,7 @@ def rows_are_used(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: i
     if coarse_scores:
         groups = sum(kind.count for kind in kinds)
         rows += _BATCH * (_ROWS_COARSE * (fine_count + groups) + sums)
-    choice = choose_columns(strategy, kinds, fine_count)
+    choice = cheapest_columns(strategy, kinds, fine_count)
     return rows <= _columns_cost(kinds, fine_count, choice, coarse_scores)
 
 
@@ -101,7 +101,7 @@ def weights_are_used(strategy: Strategy, fine_count: int, label_count: int, mixe
     return products < _WEIGHT_EDGE * mixed_edges
 
 
-def choose_columns(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int) -> ColumnChoice:
+def cheapest_columns(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int) -> ColumnChoice:
     """The cheapest choice that the strategy allows; kinds with the fewest groups are summed by product first."""
     order = sorted(range(len(kinds)), key=lambda place: kinds[place].count)
     candidates = [ColumnChoice((), None)]

@@ -253,11 +253,11 @@ def _is_empty_snapshot(snapshot: Snapshot | None) -> bool:
 def _conflicts(
     connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Snapshot | None, Snapshot | None]]
 ) -> list[Conflict]:
-    names = fine_names(connection, {number for key, _, _ in changed for number in numbers_of(key)})
+    names = fine_names(connection, {number for key, _, _ in changed for number in numbers_in_key(key)})
     return [_conflict(catalogue, names, *change) for change in changed]
 
 
-def numbers_of(key: Key) -> list[int]:
+def numbers_in_key(key: Key) -> list[int]:
     """The numbers of the classes in a key."""
     if key.target == "comparison":
         return [thing for thing in parse_pair(key.photo or "")[1:] if isinstance(thing, int)]

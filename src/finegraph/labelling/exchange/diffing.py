@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.graph import LabelGraph
-from finegraph.labelling.edits.undo import key_of, numbers_of
+from finegraph.labelling.edits.undo import key_of, numbers_in_key
 from finegraph.labelling.questions.history import readable
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import fine_names
-from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.store.graph_columns import store_columns
 from finegraph.labelling.store.records import Change, Diff
 from finegraph.labelling.store.sql_tables import edits
 from finegraph.labelling.store.values import value_text
@@ -34,7 +34,7 @@ def diff_versions(connection: Connection, catalogue: Catalogue, from_version: in
     for row in connection.execute(query):
         first.setdefault(key_of(row), row)
         last[key_of(row)] = row
-    names = fine_names(connection, {number for key in first for number in numbers_of(key)})
+    names = fine_names(connection, {number for key in first for number in numbers_in_key(key)})
     changes = []
     for key, row in first.items():
         before = readable(catalogue, names, row, row.before)
@@ -76,7 +76,7 @@ def diff_graphs(one: LabelGraph, two: LabelGraph) -> Diff:
     """What differs from one graph to another, by names."""
     changes: list[Change] = []
     changes += _names("fine", one.fine, two.fine)
-    old, new = ({column.name: column for column in columns_of(graph)} for graph in (one, two))
+    old, new = ({column.name: column for column in store_columns(graph)} for graph in (one, two))
     changes += _names("kind", list(old), list(new))
     rows = [{name: row for row, name in enumerate(graph.fine)} for graph in (one, two)]
     shared = [name for name in two.fine if name in rows[0]]

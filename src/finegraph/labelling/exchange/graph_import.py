@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
 from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, label_snapshot
-from finegraph.labelling.edits.undo import comparison_words, numbers_of
+from finegraph.labelling.edits.undo import comparison_words, numbers_in_key
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.graphs import encoded_cells, read_graph
 from finegraph.labelling.exchange.label_studio import Content
@@ -36,7 +36,7 @@ from finegraph.labelling.store.current_rows import (
     photo_snapshot,
     row_snapshot,
 )
-from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.graph_columns import StoreColumn
 from finegraph.labelling.store.log import check_person, now
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Change, ImportPreview, PhotoLabel
@@ -50,7 +50,7 @@ Kinds = Mapping[str, KindEntry]
 
 
 def plan_import(
-    connection: Connection, catalogue: Catalogue, classes: Sequence[str], columns: Sequence[Column], person: str
+    connection: Connection, catalogue: Catalogue, classes: Sequence[str], columns: Sequence[StoreColumn], person: str
 ) -> tuple[Plan, dict[str, int], dict[str, KindEntry]]:
     """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds after it."""
     plan = Plan("")
@@ -80,7 +80,7 @@ def plan_import(
     return plan, dict(zip(classes, numbers, strict=True)), kinds_after
 
 
-def _entry_of(number: int, place: int, column: Column, ids: Sequence[int]) -> KindEntry:
+def _entry_of(number: int, place: int, column: StoreColumn, ids: Sequence[int]) -> KindEntry:
     """A kind as it is after the import."""
     entries = (
         LabelEntry(label, name, order, False, 0)
@@ -142,7 +142,7 @@ def _plan_cells(
     plan: Plan,
     kind: KindEntry | None,
     kind_id: int,
-    column: Column,
+    column: StoreColumn,
     ids: Sequence[int],
     numbers: Sequence[int],
     person: str,
@@ -217,7 +217,8 @@ def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
 
 def preview_comparisons(connection: Connection, catalogue: Catalogue, plan: Plan) -> ImportPreview:
     """What a planned import of comparisons would change."""
-    names = fine_names(connection, {number for change in plan.of("comparison") for number in numbers_of(change.key)})
+    compared = {number for change in plan.of("comparison") for number in numbers_in_key(change.key)}
+    names = fine_names(connection, compared)
     changes = []
     for change in plan.of("comparison"):
         kind = catalogue.by_id[change.key.kind_id or 0].name
@@ -285,7 +286,7 @@ def add_content(connection: Connection, plan: Plan, content: Content, fine: Numb
         if row is None or row.text != text:
             before = {"text": row.text if row else "", "by": row.by if row else None, "at": row.at if row else None}
             plan.add(Key("note", fine_id=fine[name]), before, {"text": text, "by": person, "at": now()})
-    add_photos(connection, plan, content.photos, fine, kinds, person)
+    add_photo_labels(connection, plan, content.photos, fine, kinds, person)
 
 
 def _number(fine: Numbers, name: str) -> int:
@@ -353,7 +354,7 @@ def _add_cell(
     )
 
 
-def add_photos(
+def add_photo_labels(
     connection: Connection, plan: Plan, labels: Sequence[PhotoLabel], fine: Numbers, kinds: Kinds, person: str
 ) -> None:
     """Add photo labels to a plan; photos that are not named keep theirs."""

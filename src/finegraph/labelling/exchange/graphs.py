@@ -19,7 +19,7 @@ from finegraph.graph import LabelGraph
 from finegraph.labelling.questions.past import Past
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import name_form, search_form
-from finegraph.labelling.store.graph_columns import Column, Part, graph_of
+from finegraph.labelling.store.graph_columns import Part, StoreColumn, stored_graph
 from finegraph.labelling.store.log import new_structure, now
 from finegraph.labelling.store.plan import Key, Plan, Snapshot
 from finegraph.labelling.store.records import Mode, Target
@@ -38,7 +38,7 @@ def is_empty(connection: Connection) -> bool:
 def first_import(
     connection: Connection,
     classes: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[StoreColumn],
     *,
     person: str,
     edit_id: str,
@@ -46,7 +46,7 @@ def first_import(
 ) -> int:
     """Fill an empty store with classes and columns, which must make a graph; returns the number of the batch."""
     at, number = now(), 0
-    graph = graph_of(classes, columns)
+    graph = stored_graph(classes, columns)
     known = [0] * len(graph)
     for place, column in enumerate(columns):
         kind = {"id": place + 1, "name": column.name, "position": place, "mode": column.mode, "prior": column.prior}
@@ -84,7 +84,7 @@ def _fine_row(order: int, name: str, known: int) -> dict[str, Any]:
 
 
 def _insert_cells(
-    connection: Connection, column: Column, kind_id: int, first: int, known: list[int], person: str, at: str
+    connection: Connection, column: StoreColumn, kind_id: int, first: int, known: list[int], person: str, at: str
 ) -> None:
     """Insert the known cells of a column, whose labels are numbered from `first` on."""
     texts: dict[Part, str | None] = {}
@@ -122,12 +122,12 @@ def read_graph(connection: Connection, catalogue: Catalogue, version: int | None
         EmptyGraphError: the store holds no graph.
     """
     names, columns = read_columns(connection, catalogue, version)
-    return graph_of(names, columns)
+    return stored_graph(names, columns)
 
 
 def read_columns(
     connection: Connection, catalogue: Catalogue, version: int | None = None
-) -> tuple[tuple[str, ...], list[Column]]:
+) -> tuple[tuple[str, ...], list[StoreColumn]]:
     """The classes and the kinds with their cells, in order, now or at an earlier version.
 
     Raises:
@@ -141,19 +141,19 @@ def read_columns(
     return tuple(name for _, _, name, _ in living), list(_columns(connection, past, place))
 
 
-def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> Iterator[Column]:
+def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> Iterator[StoreColumn]:
     """The columns of a state in order."""
     for kind in past.catalogue.kinds:
         order = {label.id: position for position, label in enumerate(kind.labels)}
         column_cells = _cells(connection, kind.id, place, order, past.snapshots)
-        yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
+        yield StoreColumn(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
 
 
-def read_column(connection: Connection, kind: KindEntry, place: Mapping[int, int]) -> Column:
+def read_column(connection: Connection, kind: KindEntry, place: Mapping[int, int]) -> StoreColumn:
     """One kind with its current cells, by the position of each class."""
     order = {label.id: position for position, label in enumerate(kind.labels)}
     column_cells = _cells(connection, kind.id, place, order, {})
-    return Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
+    return StoreColumn(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
 
 
 def _cells(
@@ -191,7 +191,7 @@ def _cells(
 # ---- in, again -------------------------------------------------------------------------------------------------------
 
 
-def encoded_cells(column: Column, ids: Sequence[int], mode: Mode) -> list[str | None]:
+def encoded_cells(column: StoreColumn, ids: Sequence[int], mode: Mode) -> list[str | None]:
     """The stored values of a column, given the numbers of its labels."""
     texts: dict[Part, str | None] = {}
     encoded: list[str | None] = []

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from finegraph.errors import GraphError, InputError
 from finegraph.graph import LabelGraph
-from finegraph.labelling.store.graph_columns import Column, Part, graph_of
+from finegraph.labelling.store.graph_columns import Part, StoreColumn, stored_graph
 from finegraph.labelling.store.records import CellValue, Mode, PhotoLabel
 from finegraph.labelling.store.values import cell_of_value, normalised
 
@@ -46,7 +46,7 @@ class Content:
     """
 
     fine: tuple[str, ...]
-    columns: list[Column]
+    columns: list[StoreColumn]
     votes: dict[str, dict[str, dict[str, CellValue]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     photos: list[PhotoLabel] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Content:
     @property
     def graph(self) -> LabelGraph:
         """The graph that the classes and kinds make."""
-        return graph_of(self.fine, self.columns)
+        return stored_graph(self.fine, self.columns)
 
 
 # ---- out -------------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Content:
 
 def format_tasks(
     fine: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[StoreColumn],
     votes: Mapping[str, Mapping[str, Values]],
     notes: Mapping[str, str],
     photos: Iterable[PhotoLabel],
@@ -231,7 +231,7 @@ class _Reader:
             return {"weights": dict(zip(labels, choice.weights, strict=True))}
         return labels[0] if len(labels) == 1 else {"one_of": labels}
 
-    def _column(self, name: str, values: Sequence[CellValue]) -> Column:
+    def _column(self, name: str, values: Sequence[CellValue]) -> StoreColumn:
         kind = self.kinds[name]
         mode: Mode = kind["mode"]
         labels = tuple(kind["labels"])
@@ -247,7 +247,9 @@ class _Reader:
                     raise GraphError(f"{self.path}: kind {name!r} has no label {label!r}")
             weights = (None,) * len(cell.labels) if cell.weights is None else normalised(cell.weights) or ()
             cells.append(tuple(sorted(zip((place[label] for label in cell.labels), weights, strict=True))))
-        return Column(name=name, mode=mode, prior=kind.get("unknown_prior", "frequency"), labels=labels, cells=cells)
+        return StoreColumn(
+            name=name, mode=mode, prior=kind.get("unknown_prior", "frequency"), labels=labels, cells=cells
+        )
 
 
 class Choice(NamedTuple):

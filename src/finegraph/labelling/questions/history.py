@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
-from finegraph.labelling.edits.undo import comparison_words, key_of, numbers_of
+from finegraph.labelling.edits.undo import comparison_words, key_of, numbers_in_key
 from finegraph.labelling.questions.queries import cell_states, store_version
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, chunks, fine_ids, fine_names
@@ -81,7 +81,7 @@ def read_history(connection: Connection, catalogue: Catalogue, wanted: EditFilte
     if wanted.after is not None:
         query = query.where(edits.c.number > wanted.after)
     rows = list(connection.execute(query.order_by(edits.c.number.desc()).limit(limit)))
-    names = fine_names(connection, {number for row in rows for number in numbers_of(key_of(row))})
+    names = fine_names(connection, {number for row in rows for number in numbers_in_key(key_of(row))})
     return [_edit(catalogue, names, row) for row in rows]
 
 
@@ -134,7 +134,7 @@ def readable(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any], text
     return None if snapshot["removed"] else snapshot["name"]
 
 
-def read_batches(connection: Connection, *, person: str | None, before: int | None, limit: int) -> list[Batch]:
+def read_actions(connection: Connection, *, person: str | None, before: int | None, limit: int) -> list[Batch]:
     """Actions, newest first."""
     if not 0 < limit <= _MAX_LINES:
         raise InputError(f"limit: expected 1 to {_MAX_LINES} actions, got {limit}")

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
 from finegraph.graph.kind import BINARY_LABELS
-from finegraph.graph.kind_columns import Cell
+from finegraph.graph.kind_columns import TableCell
 from finegraph.labelling.store.graph_columns import is_ordered, number_type
 from finegraph.labelling.store.records import CellValue, KindInfo, Mode
 from finegraph.labelling.store.sql_tables import kinds, labels, meta
@@ -80,7 +80,7 @@ class KindEntry:
         return {label.id: (label.position, label.id) for label in self.all_labels}
 
     @cached_property
-    def _decoded(self) -> dict[str, Cell]:
+    def _decoded(self) -> dict[str, TableCell]:
         return {}
 
     @cached_property
@@ -99,7 +99,7 @@ class KindEntry:
         cell = cell_of_value(value, self.mode, where or f"kind {self.name!r}")
         return encode(cell, self.ids, self.name)
 
-    def cell(self, encoded: str | None) -> Cell | None:
+    def cell(self, encoded: str | None) -> TableCell | None:
         """The cell of a stored value, with its labels in order. Equal texts are parsed once."""
         if encoded is None:
             return None
@@ -108,13 +108,13 @@ class KindEntry:
             cell = self._decoded[encoded] = self._decode(encoded)
         return cell
 
-    def _decode(self, encoded: str) -> Cell:
+    def _decode(self, encoded: str) -> TableCell:
         content = json.loads(encoded)
         weighted = bool(content) and isinstance(content[0], list)
         pairs = [tuple(part) for part in content] if weighted else [(part, 0.0) for part in content]
         pairs.sort(key=lambda pair: self._order[pair[0]])
         names = tuple(self.by_id[number].name for number, _ in pairs)
-        return Cell(names, tuple(weight for _, weight in pairs) if weighted else None, all_of=self.mode == "all")
+        return TableCell(names, tuple(weight for _, weight in pairs) if weighted else None, all_of=self.mode == "all")
 
     def value(self, encoded: str | None) -> CellValue:
         """The value that callers see."""

@@ -116,7 +116,7 @@ def _check_distinct(noun: str, names: Collection[str], rule: str) -> None:
         raise GraphError(f"{noun} {two!r} reads the same as {one!r} but is spelt in another Unicode form; {rule}")
 
 
-def check_fine(connection: Connection, changes: Collection[Planned]) -> None:
+def check_class_names(connection: Connection, changes: Collection[Planned]) -> None:
     """Refuse names of classes that no graph can have, and a graph without classes."""
     classes = [change for change in changes if change.key.target == "fine"]
     living = [change.after["name"] for change in classes if change.after and not change.after["removed"]]

@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from finegraph.labelling.store.database import reason_of
-from finegraph.labelling.store.sealed_rows import DERIVED, LOG_ROW, SEALED, VIEW, link, part_of, seal_of, start_of
+from finegraph.labelling.store.database import driver_reason
+from finegraph.labelling.store.sealed_rows import DERIVED, LOG_ROW, SEALED, VIEW, link, seal_of, start_of, table_part
 from finegraph.labelling.store.sql_tables import batches, cells, edits, fine, kinds, metadata, seals
 
 VIEW_NAMES = frozenset(table.name for table in VIEW)
@@ -82,7 +82,7 @@ def _check_structure(connection: Connection, name: str, *, known: bool) -> list[
     try:
         messages = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA integrity_check('{name}')")]
     except sa.exc.DBAPIError as error:
-        return [Damage(name, f"cannot be checked: {reason_of(error)}")]
+        return [Damage(name, f"cannot be checked: {driver_reason(error)}")]
     if messages == ["ok"] or known:
         return []
     lines = " ".join(messages[0].split())
@@ -140,8 +140,8 @@ def _check_rows(
         with any_text(connection):
             damage = _compare(connection, table, totals)
     except errors as error:
-        return [Damage(table.name, f"cannot be read to its end: {reason_of(error)}")]
-    return damage or [Damage(table.name, f"cannot be read to its end: {reason_of(first_error)}")]
+        return [Damage(table.name, f"cannot be read to its end: {driver_reason(error)}")]
+    return damage or [Damage(table.name, f"cannot be read to its end: {driver_reason(first_error)}")]
 
 
 def _compare(
@@ -149,7 +149,7 @@ def _compare(
 ) -> list[Damage]:
     name, start = table.name, start_of(table.name)
     names = SEALED[name]
-    kind_column = names.index("kind_id") if part_of(table, {"kind_id": 1}) else None
+    kind_column = names.index("kind_id") if table_part(table, {"kind_id": 1}) else None
     bad: list[Damage] = []
     counts: dict[Any, list[int]] = {}
     crc32 = zlib.crc32
@@ -202,7 +202,7 @@ def _totals(connection: Connection, damage: list[Damage]) -> dict[tuple[str, int
     except errors as error:
         if connection.dialect.name != "sqlite":
             raise
-        damage.append(Damage("seals", f"cannot be read to its end: {reason_of(error)}"))
+        damage.append(Damage("seals", f"cannot be read to its end: {driver_reason(error)}"))
     return totals
 
 
@@ -222,7 +222,7 @@ def _check_counts(connection: Connection) -> list[Damage]:
             if connection.scalar(query) is not None:
                 damage.append(Damage("beliefs", fault))
         except sa.exc.DBAPIError as error:
-            damage.append(Damage("beliefs", f"cannot be compared with the cells: {reason_of(error)}"))
+            damage.append(Damage("beliefs", f"cannot be compared with the cells: {driver_reason(error)}"))
     return damage
 
 
@@ -244,7 +244,7 @@ def _check_log(connection: Connection, totals: Mapping[tuple[str, int], tuple[in
             with any_text(connection):
                 chain.check(connection)
         except errors:
-            chain.add_damage(Damage("edits", f"cannot be read to its end: {reason_of(error)}"), chain.edit)
+            chain.add_damage(Damage("edits", f"cannot be read to its end: {driver_reason(error)}"), chain.edit)
     if (chain.batch, chain.edit) != (actions, last):
         fault = f"ends at action {chain.batch} and edit {chain.edit}, and was written to action {actions}, edit {last}"
         chain.add_damage(Damage("batches", fault), min(chain.edit, last))

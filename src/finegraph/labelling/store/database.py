@@ -158,7 +158,7 @@ def translated(shown: str) -> Iterator[None]:
             f"a text with {error.object[error.start]!r}, which is not a character; expected UTF-8"
         ) from error
     except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
-        raise InputError(f"a value that the database cannot hold: {reason_of(error)}") from error
+        raise InputError(f"a value that the database cannot hold: {driver_reason(error)}") from error
     except UnicodeDecodeError as error:  # SQLite's own error message holds broken text
         raise store_error(shown, sqlite3.DatabaseError(f"{_BROKEN_TEXT} in its tables")) from error
     except sa.exc.DBAPIError as error:
@@ -175,7 +175,7 @@ def store_error(shown: str, error: BaseException, needed: int = _CHECKPOINT_BYTE
         error: the error of the driver.
         needed: the bytes that must be free to continue if the disk is full.
     """
-    reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
+    reason, state = driver_reason(error), str(getattr(error, "sqlstate", None) or "")
     code = getattr(error, "sqlite_errorcode", None) or 0
     if state == _PG_DISK_FULL or (code and _is_full(code, shown)):
         room = _full_disk_text(Path(shown).parent, needed) if not state else "the disk of the database server is full"
@@ -211,7 +211,7 @@ def _full_disk_text(folder: Path, needed: int) -> str:
     return f"the disk is full{there}; up to {needed:,} are needed to continue"
 
 
-def reason_of(error: BaseException) -> str:
+def driver_reason(error: BaseException) -> str:
     """What an error of the driver says, in one line."""
     inner = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else error
     return (str(inner).strip() or type(inner).__name__).splitlines()[0]

@@ -24,7 +24,7 @@ from finegraph.errors import InputError
 from finegraph.graph import Kind, LabelGraph, Number
 from finegraph.graph.formats.column_types import NumberType, format_type, parse_type
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
-from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, TableCell
 from finegraph.graph.names import kind_name_fault, name_fault
 from finegraph.graph.number import MAX_VALUE
 from finegraph.graph.number_cells import format_number, parse_number
@@ -39,7 +39,7 @@ Part = tuple[tuple[int, float | None], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class StoreColumn:
     """One column of the store.
 
     Attributes:
@@ -63,10 +63,10 @@ class Column:
             return None
         names = tuple(self.labels[label] for label, _ in cell)
         weights = tuple(weight for _, weight in cell if weight is not None)
-        return value_of_cell(Cell(names, weights or None, all_of=self.mode == "all"))
+        return value_of_cell(TableCell(names, weights or None, all_of=self.mode == "all"))
 
 
-def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collection[str] = ()) -> list[Column]:
+def store_columns(graph: LabelGraph, single: Collection[str] = (), groups: Collection[str] = ()) -> list[StoreColumn]:
     """The columns of a graph, in order.
 
     Args:
@@ -76,7 +76,7 @@ def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collecti
     """
     kinds = [graph.kind(name) for name in graph.kinds]
     used_names = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
-    columns: list[Column] = []
+    columns: list[StoreColumn] = []
     for group, run in groupby(kinds, key=lambda kind: None if kind.name in single else _group_of(kind)):
         members = list(run)
         form = "" if group is None else unicodedata.normalize("NFC", group)
@@ -97,7 +97,7 @@ def _group_of(kind: Kind) -> str | None:
     return group if usable and not kind_name_fault(group) and not name_fault(label) else None
 
 
-def _group_column(group: str, members: Sequence[Kind]) -> Column | None:
+def _group_column(group: str, members: Sequence[Kind]) -> StoreColumn | None:
     """The column of a group; None if some class has only a part of the group known."""
     if not all(kind.one_parent for kind in members):
         return None
@@ -111,10 +111,10 @@ def _group_column(group: str, members: Sequence[Kind]) -> Column | None:
         None if unknown[row] else tuple((int(label), None) for label in np.flatnonzero(yes[row]))
         for row in range(len(parents))
     ]
-    return Column(name=group, mode="all", prior="frequency", labels=labels, cells=cells)
+    return StoreColumn(name=group, mode="all", prior="frequency", labels=labels, cells=cells)
 
 
-def _kind_column(kind: Kind) -> Column:
+def _kind_column(kind: Kind) -> StoreColumn:
     """The column of one kind."""
     coarse, weight = kind.coarse.tolist(), kind.weight.tolist()
     cells: list[Part | None] = []
@@ -127,10 +127,10 @@ def _kind_column(kind: Kind) -> Column:
             scaled = normalised(weight[start:end]) or (None,) * (end - start)
             cells.append(tuple(zip(coarse[start:end], scaled, strict=True)))
     prior = kind.unknown_prior + (_ORDERED if kind.ordered else "")
-    return Column(name=kind.name, mode="one", prior=prior, labels=kind.labels, cells=cells)
+    return StoreColumn(name=kind.name, mode="one", prior=prior, labels=kind.labels, cells=cells)
 
 
-def _number_column(number: Number) -> Column:
+def _number_column(number: Number) -> StoreColumn:
     """The column of a kind of numbers; without any known value, it has a placeholder label."""
     pairs = list(zip(number.values.tolist(), number.spreads.tolist(), strict=True))
     texts = [format_number(*pair, number.scale) for pair in pairs]
@@ -139,10 +139,10 @@ def _number_column(number: Number) -> Column:
     place = {label: index for index, label in enumerate(labels)}
     cells: list[Part | None] = [((place[text], None),) if text else None for text in texts]
     prior = format_type(NumberType(number.scale, number.unit))
-    return Column(name=number.name, mode="one", prior=prior, labels=labels, cells=cells)
+    return StoreColumn(name=number.name, mode="one", prior=prior, labels=labels, cells=cells)
 
 
-def graph_of(fine: Sequence[str], columns: Iterable[Column]) -> LabelGraph:
+def stored_graph(fine: Sequence[str], columns: Iterable[StoreColumn]) -> LabelGraph:
     """The graph of columns."""
     kinds: list[Kind] = []
     numbers: list[Number] = []
@@ -180,7 +180,7 @@ def number_type(prior: str) -> NumberType | None:
     return type_ if isinstance(type_, NumberType) else None
 
 
-def _number(column: Column, type_: NumberType) -> Number:
+def _number(column: StoreColumn, type_: NumberType) -> Number:
     """A kind of numbers from its column; one of several values is their mean, with a spread that covers them."""
     pairs = [parse_number(label, type_.scale, type_.unit) or (np.nan, 0.0) for label in column.labels]
     values, spreads = np.full(len(column.cells), np.nan), np.zeros(len(column.cells))
@@ -195,7 +195,7 @@ def _number(column: Column, type_: NumberType) -> Number:
     return Number(column.name, values, spreads, type_.scale, type_.unit)
 
 
-def _one_kind(column: Column) -> Kind:
+def _one_kind(column: StoreColumn) -> Kind:
     coarse: list[int] = []
     weight: list[float] = []
     sizes: list[int] = []
@@ -211,7 +211,7 @@ def _one_kind(column: Column) -> Kind:
     return Kind(column.name, column.labels, starts, *edges, prior, ordered)
 
 
-def _group_kinds(column: Column) -> list[Kind]:
+def _group_kinds(column: StoreColumn) -> list[Kind]:
     parents = np.zeros((len(column.cells), len(column.labels)), dtype=np.int64)
     for row, cell in enumerate(column.cells):
         if cell is None:

@@ -21,7 +21,7 @@ from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, read_catalogue
 from finegraph.labelling.store.checks import (
-    check_fine,
+    check_class_names,
     check_living,
     check_structure,
     refuse_labels_in_use,
@@ -127,7 +127,7 @@ def carry_out(
         _write_structure(connection, structural, numbered)
         catalogue = read_catalogue(connection)
         check_structure(catalogue, structural)
-        check_fine(connection, structural)
+        check_class_names(connection, structural)
         refuse_labels_in_use(connection, catalogue, plan)
         _forget_suggestions(connection, structural)
     counted = any(change.key.target == "kind" for change in structural)

@@ -229,7 +229,7 @@ def _update_totals(
     changed: dict[int, tuple[int, int]] = {}
     for rows, sign in ((new, 1), (old, -1)):
         for row in rows:
-            part = part_of(table, row)
+            part = table_part(table, row)
             count, total = changed.get(part, (0, 0))
             changed[part] = count + sign, total + sign * row["seal"]
     _add_to_totals(connection, table, changed)
@@ -311,7 +311,7 @@ def is_by_kind(table: sa.Table) -> bool:
     return table.name in _BY_KIND
 
 
-def part_of(table: sa.Table, row: Mapping[str, Any]) -> int:
+def table_part(table: sa.Table, row: Mapping[str, Any]) -> int:
     """The part of its table in which a row is counted: its kind, if it has one."""
     return int(row["kind_id"]) if is_by_kind(table) else 0
 

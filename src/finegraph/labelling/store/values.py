@@ -28,7 +28,7 @@ from typing import Any, cast
 from finegraph.errors import GraphError, InputError, unknown_name
 from finegraph.graph.formats.cells import format_cell, parse_cell
 from finegraph.graph.kind import BINARY_LABELS
-from finegraph.graph.kind_columns import Cell
+from finegraph.graph.kind_columns import TableCell
 from finegraph.labelling.store.records import CellValue, Mode, Outcome
 
 _FORMS = "expected None (unknown), a label, {'one_of': [...]}, {'weights': {...}} or {'all_of': [...]}"
@@ -39,7 +39,7 @@ Thing = int | str
 _SWAPPED: dict[str, Outcome] = {"more": "less", "less": "more"}
 
 
-def cell_of_value(value: object, mode: Mode, where: str) -> Cell | None:
+def cell_of_value(value: object, mode: Mode, where: str) -> TableCell | None:
     """The cell of a value, in canonical form except for the order of its labels.
 
     Raises:
@@ -50,12 +50,12 @@ def cell_of_value(value: object, mode: Mode, where: str) -> Cell | None:
     if isinstance(value, bool):
         value = BINARY_LABELS[int(value)]
     if isinstance(value, str):
-        return Cell((value,), all_of=mode == "all")
+        return TableCell((value,), all_of=mode == "all")
     if not isinstance(value, Mapping) or len(value) != 1:
         raise InputError(f"{where}: {_FORMS}; got {type(value).__name__}")
     [(form, content)] = value.items()
     if form == "all_of" and mode == "all":
-        return Cell(_names(content, where), all_of=True)
+        return TableCell(_names(content, where), all_of=True)
     if form in ("one_of", "weights") and mode == "one":
         return _one_of(content, where) if form == "one_of" else _weighted(content, where)
     if form in ("all_of", "one_of", "weights"):
@@ -72,14 +72,14 @@ def _names(content: object, where: str) -> tuple[str, ...]:
     return tuple(content)
 
 
-def _one_of(content: object, where: str) -> Cell:
+def _one_of(content: object, where: str) -> TableCell:
     names = _names(content, where)
     if not names:
         raise InputError(f"{where}: no label to choose from; None is unknown")
-    return Cell(names)
+    return TableCell(names)
 
 
-def _weighted(content: object, where: str) -> Cell:
+def _weighted(content: object, where: str) -> TableCell:
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{where}: expected weights by label, got {type(content).__name__}")
     weights = []
@@ -92,7 +92,7 @@ def _weighted(content: object, where: str) -> Cell:
     total = math.fsum(weights)
     if not total < math.inf or min(weights) / total == 0:
         raise InputError(f"{where}: the weights are too large or too far apart to be compared")
-    return Cell(_names(list(content), where), normalised(weights))
+    return TableCell(_names(list(content), where), normalised(weights))
 
 
 def normalised(weights: Sequence[float]) -> tuple[float, ...] | None:
@@ -104,7 +104,7 @@ def normalised(weights: Sequence[float]) -> tuple[float, ...] | None:
     return None if all(weight == 1.0 / len(scaled) for weight in scaled) else scaled
 
 
-def value_of_cell(cell: Cell | None) -> CellValue:
+def value_of_cell(cell: TableCell | None) -> CellValue:
     """The value that callers see."""
     if cell is None:
         return None
@@ -140,10 +140,10 @@ def parse_value_text(text: str, mode: Mode) -> CellValue:
     if cell.all_of:
         raise GraphError(f"{text!r}: a cell of this kind names one label; join several possible ones by '|'")
     weights = None if cell.weights is None else normalised(cell.weights)
-    return value_of_cell(Cell(cell.labels, weights))
+    return value_of_cell(TableCell(cell.labels, weights))
 
 
-def encode(cell: Cell | None, ids: Mapping[str, int], kind: str) -> str | None:
+def encode(cell: TableCell | None, ids: Mapping[str, int], kind: str) -> str | None:
     """The text that the store keeps.
 
     Args:

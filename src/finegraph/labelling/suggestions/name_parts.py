@@ -18,7 +18,7 @@ from itertools import product
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.names import name_fault
 from finegraph.labelling.store.current_rows import search_form
-from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.graph_columns import StoreColumn
 from finegraph.labelling.suggestions.proposals import Proposal
 
 _SEPARATORS = {
@@ -144,7 +144,7 @@ class LabelPlace:
         return Proposal(fine, self.kind, label or text, "name", self.score, reason)
 
 
-def learn_places(fine: Sequence[str], columns: Sequence[Column]) -> dict[str, LabelPlace]:
+def learn_places(fine: Sequence[str], columns: Sequence[StoreColumn]) -> dict[str, LabelPlace]:
     """The place of the labels of each kind in the names of the classes, for kinds where it can be learnt."""
     separators = _separators(fine)
     places = {}
@@ -165,7 +165,7 @@ def _separators(fine: Sequence[str]) -> tuple[str, ...]:
     return (*signs, *common)
 
 
-def _examples(fine: Sequence[str], column: Column) -> Iterator[tuple[str, str]]:
+def _examples(fine: Sequence[str], column: StoreColumn) -> Iterator[tuple[str, str]]:
     """Names with their labels, from classes with one label, spread evenly over all of them."""
     decided = [row for row, cell in enumerate(column.cells) if cell is not None and len(cell) == 1]
     for row in decided[:: max(1, -(-len(decided) // _MAX_EXAMPLES))]:
@@ -173,7 +173,7 @@ def _examples(fine: Sequence[str], column: Column) -> Iterator[tuple[str, str]]:
         yield fine[row], search_form(column.labels[label])
 
 
-def _learn(column: Column, examples: Sequence[tuple[str, str]], separators: Sequence[str]) -> LabelPlace | None:
+def _learn(column: StoreColumn, examples: Sequence[tuple[str, str]], separators: Sequence[str]) -> LabelPlace | None:
     votes = Counter(place for name, label in examples for place in _places(name, label, separators))
     labels = {search_form(label): label for label in column.labels}
     best: LabelPlace | None = None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.labelling.store.current_rows import search_form
-from finegraph.labelling.store.graph_columns import Column, Part
+from finegraph.labelling.store.graph_columns import Part, StoreColumn
 from finegraph.labelling.store.records import CellValue
 from finegraph.labelling.suggestions.neighbours import nearest
 
@@ -46,7 +46,7 @@ class Proposal:
     reason: str
 
 
-def _value(column: Column, labels: Sequence[int]) -> CellValue:
+def _value(column: StoreColumn, labels: Sequence[int]) -> CellValue:
     names = [column.labels[label] for label in sorted(labels)]
     return {"all_of": names} if column.mode == "all" else names[0]
 
@@ -61,7 +61,7 @@ def _named(names: Sequence[str]) -> str:
 
 def from_model(
     fine: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[StoreColumn],
     beliefs: Mapping[str, Float[Floats, "fine _"]],
     photos: Sequence[int],
     alike: Mapping[tuple[str, str], Sequence[str]] | None = None,
@@ -103,7 +103,7 @@ def _learnt_reason(count: str, text: str, score: float, alike: Sequence[str]) ->
     return f"{count}, other cells and the name say {text}: odds {shown} to 1{looks}"
 
 
-def _single_label(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+def _single_label(column: StoreColumn, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
     best = int(seen.argmax())
     score, current = float(seen[best]), [label for label, _ in cell or ()]
     if best in current or score < (_MIN_SCORE if cell is None else _MIN_CONTRADICTING_SCORE):
@@ -114,7 +114,7 @@ def _single_label(column: Column, cell: Part | None, seen: Floats) -> tuple[list
     return [best], min(score, 1.0), text
 
 
-def _label_set(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+def _label_set(column: StoreColumn, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
     chosen = {int(label) for label in np.flatnonzero(seen >= _MIN_SCORE)}
     certainty = np.maximum(seen, 1.0 - seen)
     current = None if cell is None else {label for label, _ in cell}
@@ -130,7 +130,7 @@ def _label_set(column: Column, cell: Part | None, seen: Floats) -> tuple[list[in
 
 
 def from_similar(
-    fine: Sequence[str], columns: Sequence[Column], features: Float[Floats, "fine feature"]
+    fine: Sequence[str], columns: Sequence[StoreColumn], features: Float[Floats, "fine feature"]
 ) -> Iterator[Proposal]:
     """The labels of the visually nearest classes, for unknown cells.
 
@@ -158,7 +158,7 @@ def from_similar(
 
 
 def _shared(
-    fine: Sequence[str], column: Column, neighbours: Sequence[tuple[int, float]]
+    fine: Sequence[str], column: StoreColumn, neighbours: Sequence[tuple[int, float]]
 ) -> tuple[CellValue, float, str] | None:
     """The labels that most of the known neighbours have, weighted by their cosine."""
     known = [(row, alike, column.cells[row]) for row, alike in neighbours if column.cells[row] is not None]
@@ -191,14 +191,14 @@ def _shared(
 # ---- from names ------------------------------------------------------------------------------------------------------
 
 
-def words_of(name: str) -> tuple[str, ...]:
+def name_words(name: str) -> tuple[str, ...]:
     """The words of a name, as they are compared."""
     return tuple(_WORDS.findall(search_form(name)))
 
 
-def from_names(fine: Sequence[str], columns: Sequence[Column]) -> Iterator[Proposal]:
+def from_names(fine: Sequence[str], columns: Sequence[StoreColumn]) -> Iterator[Proposal]:
     """Labels whose words occur in the name of a class."""
-    words = [words_of(name) for name in fine]
+    words = [name_words(name) for name in fine]
     for column in columns:
         triggers = _triggers(column)
         matches = [_matches(name_words, triggers) for name_words in words]
@@ -207,12 +207,12 @@ def from_names(fine: Sequence[str], columns: Sequence[Column]) -> Iterator[Propo
             yield from _from_name(fine[row], column, column.cells[row], labels, trust)
 
 
-def _triggers(column: Column) -> dict[str, list[tuple[tuple[str, ...], int]]]:
+def _triggers(column: StoreColumn) -> dict[str, list[tuple[tuple[str, ...], int]]]:
     """The words of each label, by the first of them; in a yes/no kind, the name of the kind stands for yes."""
     if column.mode == "one" and column.labels == BINARY_LABELS:
-        entries = [(words_of(column.name.rpartition(": ")[2]), BINARY_LABELS.index("yes"))]
+        entries = [(name_words(column.name.rpartition(": ")[2]), BINARY_LABELS.index("yes"))]
     else:
-        entries = [(words_of(label), place) for place, label in enumerate(column.labels)]
+        entries = [(name_words(label), place) for place, label in enumerate(column.labels)]
     triggers: dict[str, list[tuple[tuple[str, ...], int]]] = {}
     for label_words, label in entries:
         if label_words and any(len(word) > 1 for word in label_words):  # "A" stands in too many names to mean anything
@@ -230,7 +230,7 @@ def _matches(words: tuple[str, ...], triggers: Mapping[str, list[tuple[tuple[str
     return matches
 
 
-def _trust(column: Column, matches: Sequence[Mapping[int, int]]) -> dict[int, tuple[int, int]]:
+def _trust(column: StoreColumn, matches: Sequence[Mapping[int, int]]) -> dict[int, tuple[int, int]]:
     """For each label: how many decided classes have its words in their name and also the label, and out of how many."""
     counts: dict[int, tuple[int, int]] = {}
     for cell, labels in zip(column.cells, matches, strict=True):
@@ -244,7 +244,7 @@ def _trust(column: Column, matches: Sequence[Mapping[int, int]]) -> dict[int, tu
 
 def _from_name(
     fine: str,
-    column: Column,
+    column: StoreColumn,
     cell: Part | None,
     labels: Mapping[int, int],
     trust: Mapping[int, tuple[int, int]],

@@ -17,13 +17,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.model.export.cut_normal import NARROW
-from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.node_writer import NodeWriter
 
 _DEGREE = 24
 _WIDE = np.float64
 
 
-class Ends(NamedTuple):
+class EndNodes(NamedTuple):
     """The ends of the interval of each sample, (1, batch or 1), on the inner scale; infinite where there is none."""
 
     low: str
@@ -38,7 +38,7 @@ class Normals(NamedTuple):
     exact: str
 
 
-class CutNormals(NamedTuple):
+class CutNormalNodes(NamedTuple):
     """Normal distributions cut to an interval.
 
     Attributes:
@@ -57,7 +57,7 @@ class CutNormals(NamedTuple):
     mean: str
     deviation: str
     exact: str
-    ends: Ends
+    ends: EndNodes
     top: str
     c: str
     central: str
@@ -69,7 +69,7 @@ class CutNormals(NamedTuple):
     rest: str
 
 
-def cut(to: Writer, normals: Normals, ends: Ends) -> CutNormals:
+def cut(to: NodeWriter, normals: Normals, ends: EndNodes) -> CutNormalNodes:
     """Normal distributions cut to the interval of each sample."""
     one, half = to.number(1.0, _WIDE), to.number(0.5, _WIDE)
     mean, exact = normals.mean, normals.exact
@@ -88,10 +88,10 @@ def cut(to: Writer, normals: Normals, ends: Ends) -> CutNormals:
     strip = _strip(to, middle, width, c, to.node("Div", to.node("Sub", _middle(to, ends), top), deviation))
     rest = to.node("Where", narrow, strip, to.node("Log", mass))
     rest = to.node("Where", to.node("LessOrEqual", width, zero), to.number(-math.inf, _WIDE), rest)
-    return CutNormals(mean, deviation, exact, ends, top, c, central, low, mass, middle, width, narrow, rest)
+    return CutNormalNodes(mean, deviation, exact, ends, top, c, central, low, mass, middle, width, narrow, rest)
 
 
-def log_probability(to: Writer, normals: CutNormals, inside: str) -> str:
+def log_probability(to: NodeWriter, normals: CutNormalNodes, inside: str) -> str:
     """(component, batch) the log of the probability of the interval, 0 or minus infinity for exact values.
 
     Args:
@@ -103,7 +103,7 @@ def log_probability(to: Writer, normals: CutNormals, inside: str) -> str:
     return to.node("Where", normals.exact, inside, to.node("Sub", normals.rest, square))
 
 
-def probability_below(to: Writer, normals: CutNormals, value: str) -> str:
+def probability_below(to: NodeWriter, normals: CutNormalNodes, value: str) -> str:
     """(component, batch) the probability that a cut variable is at most a value (1, batch) inside of the interval."""
     level = _level(to, value, normals.top, normals.c, normals.central, normals.deviation)
     below = to.node("Div", to.node("Sub", level, normals.low), normals.mass)
@@ -116,7 +116,7 @@ def probability_below(to: Writer, normals: CutNormals, value: str) -> str:
     return to.node("Where", normals.exact, reached, below)
 
 
-def mean_of(to: Writer, normals: CutNormals) -> str:
+def mean_of(to: NodeWriter, normals: CutNormalNodes) -> str:
     """(component, batch) the mean of each cut variable."""
     narrow_mean = _middle(to, normals.ends)
     twelfth = to.number(1.0 / 12.0, _WIDE)
@@ -131,7 +131,7 @@ def mean_of(to: Writer, normals: CutNormals) -> str:
     return to.node("Where", normals.exact, normals.mean, mean)
 
 
-def log_mean_of_exp(to: Writer, normals: CutNormals, variance: str, factor: float) -> str:
+def log_mean_of_exp(to: NodeWriter, normals: CutNormalNodes, variance: str, factor: float) -> str:
     """(component, batch) log E[exp(factor v)] of each cut variable v.
 
     exp(factor v) times a normal density is that of another mean, times a constant. The squares of both c are taken
@@ -155,12 +155,12 @@ def log_mean_of_exp(to: Writer, normals: CutNormals, variance: str, factor: floa
     return to.node("Where", normals.exact, plain, found)
 
 
-def _middle(to: Writer, ends: Ends) -> str:
+def _middle(to: NodeWriter, ends: EndNodes) -> str:
     """The middle of the interval."""
     return to.node("Mul", to.number(0.5, _WIDE), to.node("Add", *ends))
 
 
-def _strip(to: Writer, middle: str, width: str, c: str, step: str) -> str:
+def _strip(to: NodeWriter, middle: str, width: str, c: str, step: str) -> str:
     """What log P + c^2 / 2 is for a narrow interval; the step is its middle less c, all in deviations."""
     square = to.node("Mul", width, width)
     across = to.node("Mul", width, middle)
@@ -170,17 +170,17 @@ def _strip(to: Writer, middle: str, width: str, c: str, step: str) -> str:
     return to.node("Sub", to.node("Sub", log, squares), to.number(0.5 * math.log(2.0 * math.pi), _WIDE))
 
 
-def _distance(to: Writer, value: str, top: str, deviation: str) -> str:
+def _distance(to: NodeWriter, value: str, top: str, deviation: str) -> str:
     return to.node("Div", to.node("Sub", value, top), deviation)
 
 
-def _density(to: Writer, distance: str, c: str) -> str:
+def _density(to: NodeWriter, distance: str, c: str) -> str:
     """exp(-o (o / 2 + c)): the density relative to that at the top."""
     slope = to.node("Add", to.node("Mul", to.number(0.5, _WIDE), distance), c)
     return to.node("Exp", to.node("Neg", to.node("Mul", distance, slope)))
 
 
-def _level(to: Writer, value: str, top: str, c: str, central: str, deviation: str) -> str:
+def _level(to: NodeWriter, value: str, top: str, c: str, central: str, deviation: str) -> str:
     """H of a value."""
     distance = _distance(to, value, top, deviation)
     z = to.node("Add", c, distance)
@@ -190,7 +190,7 @@ def _level(to: Writer, value: str, top: str, c: str, central: str, deviation: st
     return to.node("Where", below, tail, to.node("Sub", central, tail))
 
 
-def _scaled_erfc(to: Writer, value: str) -> str:
+def _scaled_erfc(to: NodeWriter, value: str) -> str:
     """The scaled function erfcx of values of at least 0, by Clenshaw's recurrence."""
     two = to.number(2.0, _WIDE)
     t = to.node("Div", two, to.node("Add", value, two))

@@ -71,7 +71,7 @@ class Difference:
         return max(self.value, self.log or 0.0)
 
 
-def compare(
+def compare_outputs(
     file: Runner,
     model: Runner,
     graph: LabelGraph,

@@ -27,12 +27,12 @@ from finegraph.graph import LabelGraph, Number
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, QUANTILES
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.teaching.lesson import summary_of
+from finegraph.model.teaching.lesson import lesson_summary
 
 
 def metadata_of(classifier: PhotoClassifier) -> dict[str, str]:
     """The texts that go into the file."""
-    design, summary = classifier.network.design, summary_of(classifier.lessons)
+    design, summary = classifier.network.design, lesson_summary(classifier.lessons)
     networks = [name for name in (design.network, design.coarse_network) if name is not None]
     return {
         "format": FORMAT,

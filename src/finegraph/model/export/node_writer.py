@@ -42,7 +42,7 @@ Results = Callable[[], Sequence[str]]
 Step = Callable[[Sequence[str]], Sequence[str]]
 
 
-class Writer:
+class NodeWriter:
     """The operations and constants of a model that is being written.
 
     Attributes:
@@ -222,7 +222,7 @@ def list_tables(item: Int[Indices, " item"], owner: Int[Indices, " item"], count
     return Tables(tables, restore)
 
 
-def log_sum_exp(to: Writer, value: str, axis: int, dtype: DTypeLike, sum_dtype: DTypeLike | None = None) -> str:
+def log_sum_exp(to: NodeWriter, value: str, axis: int, dtype: DTypeLike, sum_dtype: DTypeLike | None = None) -> str:
     """The log of the sum of exponentials over an axis, which stays with length 1; minus infinity for nothing else.
 
     Args:
@@ -241,7 +241,7 @@ def log_sum_exp(to: Writer, value: str, axis: int, dtype: DTypeLike, sum_dtype: 
     return to.node("Add", log, shift)
 
 
-def floored(to: Writer, value: str, dtype: DTypeLike) -> str:
+def floored(to: NodeWriter, value: str, dtype: DTypeLike) -> str:
     """The value, or the lowest finite number for minus infinity.
 
     To be subtracted: minus infinity less the lowest finite number is minus infinity, less itself it would be NaN.
@@ -249,7 +249,7 @@ def floored(to: Writer, value: str, dtype: DTypeLike) -> str:
     return to.node("Max", value, to.number(float(np.finfo(dtype).min), dtype))
 
 
-def list_log_sum_exp(to: Writer, value: str, lists: Tables, dtype: DTypeLike) -> str:
+def list_log_sum_exp(to: NodeWriter, value: str, lists: Tables, dtype: DTypeLike) -> str:
     """(items, batch) to (lists, batch): the log-sum-exp of each list; the item after the last one is minus infinity."""
     amounts = to.constant([0, 0, 1, 0], np.int64)
     padded = to.node("Pad", value, amounts, to.number(-np.inf, dtype))

@@ -25,8 +25,8 @@ import numpy as np
 from finegraph.graph.number import MAX_VALUE
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
 from finegraph.model.export.cut_normal_nodes import (
-    CutNormals,
-    Ends,
+    CutNormalNodes,
+    EndNodes,
     Normals,
     cut,
     log_mean_of_exp,
@@ -35,7 +35,7 @@ from finegraph.model.export.cut_normal_nodes import (
     probability_below,
 )
 from finegraph.model.export.export_names import NUMBER_MEANS, NUMBER_QUANTILES, QUANTILES
-from finegraph.model.export.node_writer import Writer, list_log_sum_exp, list_tables
+from finegraph.model.export.node_writer import NodeWriter, list_log_sum_exp, list_tables
 from finegraph.model.export.tracing import REACH, ROUNDING
 
 HALVINGS = 32
@@ -61,11 +61,11 @@ class Cut(NamedTuple):
     """The interval of each sample: whether there is any, its ends, and those in the user's unit (1, batch or 1)."""
 
     given: str
-    ends: Ends
-    outer: Ends
+    ends: EndNodes
+    outer: EndNodes
 
 
-class Scored(NamedTuple):
+class ScoredNumber(NamedTuple):
     """A number with its scores and evidence.
 
     Attributes:
@@ -83,8 +83,8 @@ class Scored(NamedTuple):
 
 
 def scored_numbers(
-    to: Writer, table: NumberTable, scores: NumberScores | None, given: NumberInputs | None = None
-) -> list[Scored]:
+    to: NodeWriter, table: NumberTable, scores: NumberScores | None, given: NumberInputs | None = None
+) -> list[ScoredNumber]:
     """The components of all numbers.
 
     Args:
@@ -101,25 +101,25 @@ def scored_numbers(
     return [_given(to, number, scored, columns) for number, scored in zip(table.numbers, found, strict=True)]
 
 
-def _scored(to: Writer, number: NumberTensors, scores: NumberScores | None) -> Scored:
+def _scored(to: NodeWriter, number: NumberTensors, scores: NumberScores | None) -> ScoredNumber:
     value = to.constant(number.value.numpy()[:, None], _WIDE)
     variance = None if number.points else to.constant(number.variance.numpy()[:, None], _WIDE)
     if scores is None:
-        return Scored(None, value, variance)
+        return ScoredNumber(None, value, variance)
     pull, precision = (to.gather(part, np.array([number.place])) for part in scores)
     half = to.number(0.5, _WIDE)
     square = to.node("Mul", half, to.node("Mul", value, value))
     term = to.node("Sub", to.node("Mul", pull, value), to.node("Mul", precision, square))
     if variance is None:
-        return Scored(term, value, None)
+        return ScoredNumber(term, value, None)
     gain = to.node("Add", to.number(1.0, _WIDE), to.node("Mul", precision, variance))
     moved = to.node("Mul", pull, variance)
     term = to.node("Add", term, to.node("Mul", half, to.node("Mul", pull, moved)))
     term = to.node("Sub", to.node("Div", term, gain), to.node("Mul", half, to.node("Log", gain)))
-    return Scored(term, to.node("Div", to.node("Add", value, moved), gain), to.node("Div", variance, gain))
+    return ScoredNumber(term, to.node("Div", to.node("Add", value, moved), gain), to.node("Div", variance, gain))
 
 
-def _given(to: Writer, number: NumberTensors, scored: Scored, given: NumberInputs) -> Scored:
+def _given(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, given: NumberInputs) -> ScoredNumber:
     """A number with its evidence."""
     low, high = _pair(to, number, given.ranges)
     value, spread = _pair(to, number, given.estimates)
@@ -144,36 +144,40 @@ def _given(to: Writer, number: NumberTensors, scored: Scored, given: NumberInput
     deviation = to.node("Where", usable, deviation, infinite)
     precision = to.node("Reciprocal", to.node("Mul", deviation, deviation))
     term, mean, variance = _estimated(to, scored, _inner(to, number, value), precision)
-    outer = Ends(to.node("Where", usable, low, to.number(-math.inf, _WIDE)), to.node("Where", usable, high, infinite))
-    ends = Ends(*(_inner(to, number, end) for end in outer))
+    outer = EndNodes(
+        to.node("Where", usable, low, to.number(-math.inf, _WIDE)), to.node("Where", usable, high, infinite)
+    )
+    ends = EndNodes(*(_inner(to, number, end) for end in outer))
     limited = [to.node("Less", to.node("Abs", end), infinite) for end in outer]
     whether = to.node("ReduceMax", to.cast(to.node("Or", *limited), _NARROW), keepdims=0)
     limits = Cut(to.node("Greater", whether, to.number(0.5, _NARROW)), ends, outer)
-    given_scored = Scored(term, mean, variance, limits, to.node("Where", usable, zero, to.number(-math.inf, _WIDE)))
+    given_scored = ScoredNumber(
+        term, mean, variance, limits, to.node("Where", usable, zero, to.number(-math.inf, _WIDE))
+    )
     return given_scored._replace(term=to.node("Add", term, _cut_term(to, number, given_scored, limits)))
 
 
-def _pair(to: Writer, number: NumberTensors, given: str) -> tuple[str, str]:
+def _pair(to: NodeWriter, number: NumberTensors, given: str) -> tuple[str, str]:
     """(1, batch or 1) both numbers that are given on a number."""
     own = to.node("Squeeze", to.gather(given, np.array([number.place])), to.constant([0], np.int64))
     first, second = (to.gather(own, np.array([part])) for part in (0, 1))
     return first, second
 
 
-def _in_range(to: Writer, value: str, unbounded: float | None = None) -> str:
+def _in_range(to: NodeWriter, value: str, unbounded: float | None = None) -> str:
     """Whether a value can be computed with, or is the infinity that is no limit."""
     good = to.node("LessOrEqual", to.node("Abs", value), to.number(MAX_VALUE, _WIDE))
     return good if unbounded is None else to.node("Or", good, to.node("Equal", value, to.number(unbounded, _WIDE)))
 
 
-def _all(to: Writer, conditions: Sequence[str]) -> str:
+def _all(to: NodeWriter, conditions: Sequence[str]) -> str:
     first, *others = conditions
     for other in others:
         first = to.node("And", first, other)
     return first
 
 
-def _inner(to: Writer, number: NumberTensors, value: str) -> str:
+def _inner(to: NodeWriter, number: NumberTensors, value: str) -> str:
     """Values on the inner scale; on a log scale, what is not above 0 is minus infinity."""
     if number.number.scale == "log":
         value = to.node("Log", to.node("Max", value, to.number(0.0, _WIDE)))
@@ -181,7 +185,7 @@ def _inner(to: Writer, number: NumberTensors, value: str) -> str:
     return to.node("Div", centred, to.number(number.number.width, _WIDE))
 
 
-def _estimated(to: Writer, scored: Scored, likely: str, precision: str) -> tuple[str, str, str | None]:
+def _estimated(to: NodeWriter, scored: ScoredNumber, likely: str, precision: str) -> tuple[str, str, str | None]:
     """The term, mean and variance of a number times the normal likelihood of a value."""
     half = to.number(0.5, _WIDE)
     away = to.node("Sub", likely, scored.mean)
@@ -197,7 +201,7 @@ def _estimated(to: Writer, scored: Scored, likely: str, precision: str) -> tuple
     return term, mean, variance
 
 
-def _cut_term(to: Writer, number: NumberTensors, scored: Scored, limits: Cut) -> str:
+def _cut_term(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, limits: Cut) -> str:
     """(component, batch) the log probability of the interval of each sample."""
     values = np.full(number.count, np.nan)
     values[number.component.numpy()] = number.number.values
@@ -218,14 +222,14 @@ def _cut_term(to: Writer, number: NumberTensors, scored: Scored, limits: Cut) ->
     return to.choose(limits.given, of_cut, of_none, _WIDE)[0]
 
 
-def _cut_normals(to: Writer, number: NumberTensors, scored: Scored, limits: Cut) -> CutNormals:
+def _cut_normals(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, limits: Cut) -> CutNormalNodes:
     """The components of a number with spreads, cut."""
     assert scored.variance is not None
     exact = to.constant((number.variance.numpy() == 0)[:, None], np.bool_)
     return cut(to, Normals(scored.mean, scored.variance, exact), limits.ends)
 
 
-def add_terms(to: Writer, table: NumberTable, numbers: list[Scored], joint: str) -> str:
+def add_terms(to: NodeWriter, table: NumberTable, numbers: list[ScoredNumber], joint: str) -> str:
     """Joint scores (fine, batch) with what all numbers add to them."""
     for number, scored in zip(table.numbers, numbers, strict=True):
         if scored.term is not None:
@@ -235,7 +239,7 @@ def add_terms(to: Writer, table: NumberTable, numbers: list[Scored], joint: str)
     return joint
 
 
-def add_values(to: Writer, table: NumberTable, numbers: list[Scored], log_probs: str) -> None:
+def add_values(to: NodeWriter, table: NumberTable, numbers: list[ScoredNumber], log_probs: str) -> None:
     """Write the means and quantiles of all numbers from the log probabilities (fine, batch) of the fine labels."""
     means, quantiles = [], []
     for number, scored in zip(table.numbers, numbers, strict=True):
@@ -254,7 +258,7 @@ def add_values(to: Writer, table: NumberTable, numbers: list[Scored], log_probs:
     to.node("Concat", *places, axis=1, output=NUMBER_QUANTILES)
 
 
-def _values(to: Writer, number: NumberTensors, scored: Scored, weights: str) -> Sequence[str]:
+def _values(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, weights: str) -> Sequence[str]:
     """(1, batch) the mean and (batch, quantile) the quantiles, in the user's unit."""
 
     def plain() -> list[str]:
@@ -278,7 +282,9 @@ def _values(to: Writer, number: NumberTensors, scored: Scored, weights: str) -> 
     return mean, to.cast(quantiles, _NARROW)
 
 
-def _cut_mean(to: Writer, number: NumberTensors, scored: Scored, normals: CutNormals, weights: str) -> str:
+def _cut_mean(
+    to: NodeWriter, number: NumberTensors, scored: ScoredNumber, normals: CutNormalNodes, weights: str
+) -> str:
     """(1, batch) the expected value in the user's unit, of components that are cut."""
     if number.number.scale == "linear":
         return _outer(to, number, _weighted(to, weights, mean_of(to, normals)))
@@ -290,14 +296,14 @@ def _cut_mean(to: Writer, number: NumberTensors, scored: Scored, normals: CutNor
     return _weighted(to, weights, to.node("Min", to.node("Max", values, low), high))
 
 
-def _weighted(to: Writer, weights: str, values: str) -> str:
+def _weighted(to: NodeWriter, weights: str, values: str) -> str:
     """(1, batch) the mean over components; those that are impossible have no value."""
     zero = to.number(0.0, _WIDE)
     values = to.node("Where", to.node("Greater", weights, zero), values, zero)
     return to.reduce("ReduceSum", to.node("Mul", weights, values), 0)
 
 
-def _cut_quantiles(to: Writer, number: NumberTensors, normals: CutNormals, weights: str) -> str:
+def _cut_quantiles(to: NodeWriter, number: NumberTensors, normals: CutNormalNodes, weights: str) -> str:
     """(batch, quantile) of components that are cut, by halving."""
     reach = to.node(
         "Mul", to.number(REACH, _WIDE), to.node("Where", normals.exact, to.number(0.0, _WIDE), normals.deviation)
@@ -325,7 +331,7 @@ def _cut_quantiles(to: Writer, number: NumberTensors, normals: CutNormals, weigh
     return to.turn(_outer(to, number, to.node("Concat", *found, axis=0)))
 
 
-def _mean(to: Writer, number: NumberTensors, scored: Scored, weights: str) -> str:
+def _mean(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, weights: str) -> str:
     """(1, batch) the expected value in the user's unit."""
     if number.number.scale == "linear":
         return _outer(to, number, to.reduce("ReduceSum", to.node("Mul", weights, scored.mean), 0))
@@ -337,19 +343,19 @@ def _mean(to: Writer, number: NumberTensors, scored: Scored, weights: str) -> st
     return to.reduce("ReduceSum", to.node("Mul", weights, value), 0)
 
 
-def _outer(to: Writer, number: NumberTensors, inner: str) -> str:
+def _outer(to: NodeWriter, number: NumberTensors, inner: str) -> str:
     """Inner values in the user's unit."""
     scaled = to.node("Mul", to.number(number.number.width, _WIDE), inner)
     value = to.node("Add", to.number(number.number.centre, _WIDE), scaled)
     return to.node("Exp", value) if number.number.scale == "log" else value
 
 
-def _last_axis(to: Writer, value: str) -> str:
+def _last_axis(to: NodeWriter, value: str) -> str:
     """(component, batch) to (component, batch, 1)."""
     return to.node("Unsqueeze", value, to.constant([2], np.int64))
 
 
-def _point_quantiles(to: Writer, number: NumberTensors, weights: str) -> str:
+def _point_quantiles(to: NodeWriter, number: NumberTensors, weights: str) -> str:
     """(batch, quantile): the first value at which the sum of probabilities is enough."""
     sums = _last_axis(to, to.node("CumSum", weights, to.constant(np.array(0), np.int64)))
     goal = to.constant(np.array(QUANTILES) * (1.0 - ROUNDING), _WIDE)
@@ -360,7 +366,7 @@ def _point_quantiles(to: Writer, number: NumberTensors, weights: str) -> str:
     return to.node("Gather", to.constant(values, _NARROW), place, axis=0)
 
 
-def _quantiles(to: Writer, number: NumberTensors, scored: Scored, weights: str) -> str:
+def _quantiles(to: NodeWriter, number: NumberTensors, scored: ScoredNumber, weights: str) -> str:
     """(batch, quantile) of components with spreads, by halving."""
     assert scored.variance is not None
     mean = _last_axis(to, to.cast(scored.mean, _NARROW))

@@ -32,7 +32,7 @@ from finegraph._version import __version__
 from finegraph.errors import ExportError, MissingExtraError
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
-from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.node_writer import NodeWriter
 from finegraph.model.export.number_nodes import NumberInputs, NumberScores
 from finegraph.model.export.posterior_nodes import add_posterior, doubt_factor
 from finegraph.model.export.tracing import quiet
@@ -93,7 +93,7 @@ def _model(
     network, graph = classifier.network, classifier.graph
     backbones = [one for one in (network.backbone, network.coarse_backbone) if one is not None]
     translated = translate(backbones, classifier.views.size)
-    to = Writer(translated.operations, data_name)
+    to = NodeWriter(translated.operations, data_name)
     pixels = to.node("Transpose", names.IMAGES, perm=[0, 3, 1, 2])
     features = [add_network(to, model, pixels, f"network{n}_") for n, model in enumerate(translated.models)]
     _add_embedding(to, features[0])
@@ -129,13 +129,13 @@ def _model(
     return model, to.data
 
 
-def _add_embedding(to: Writer, features: str) -> None:
+def _add_embedding(to: NodeWriter, features: str) -> None:
     """The feature with length 1."""
     length = to.node("Max", to.reduce("ReduceL2", features, 1), to.number(names.SMALLEST_NORM, np.float32))
     to.node("Div", features, length, output=names.EMBEDDING)
 
 
-def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
+def _scaled(to: NodeWriter, features: str, scaling: Scaling) -> str:
     """Features compressed, centred, whitened and of one length, block by block if there are several."""
     if isinstance(scaling, BlockScaling):
         blocks, start = [], 0
@@ -157,7 +157,7 @@ def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
     return to.node("Div", to.node("Mul", white, to.number(scaling.size**0.5, np.float32)), length)
 
 
-def _scores(to: Writer, features: str, layer: nn.Linear, temperature: float) -> str:
+def _scores(to: NodeWriter, features: str, layer: nn.Linear, temperature: float) -> str:
     """The scores of a linear layer, divided by the temperature."""
     parts = [to.constant(_array(layer.weight), np.float32)]
     if layer.bias is not None:
@@ -166,7 +166,7 @@ def _scores(to: Writer, features: str, layer: nn.Linear, temperature: float) -> 
     return scores if temperature == 1.0 else to.node("Div", scores, to.number(temperature, np.float32))
 
 
-def _number_scores(to: Writer, features: str, layer: NumberLayer, temperature: float) -> NumberScores:
+def _number_scores(to: NodeWriter, features: str, layer: NumberLayer, temperature: float) -> NumberScores:
     """The pulls and precisions of numbers on the inner scales of the graph, divided by the temperature."""
     found = []
     for part in (0, 1):
@@ -185,7 +185,7 @@ def _array(weight: Tensor) -> Any:
     return weight.detach().float().cpu().numpy()
 
 
-def _interface(to: Writer, classifier: PhotoClassifier, features: int) -> tuple[list[Any], list[Any]]:
+def _interface(to: NodeWriter, classifier: PhotoClassifier, features: int) -> tuple[list[Any], list[Any]]:
     """The inputs and outputs; evidence gets default values that say nothing."""
     graph, size = classifier.graph, classifier.views.size
     fine, coarse = len(graph), sum(len(graph.labels(kind)) for kind in graph.kinds)
@@ -260,7 +260,7 @@ def translate(backbones: Sequence[Backbone], size: int) -> TranslatedNetworks:
         return TranslatedNetworks([_exported(one, size) for one in own], EXPORTED_OPERATIONS)
 
 
-def add_network(to: Writer, model: onnx.ModelProto, pixels: str, prefix: str) -> str:
+def add_network(to: NodeWriter, model: onnx.ModelProto, pixels: str, prefix: str) -> str:
     """Write a translated network; the name of its features.
 
     Args:

@@ -21,13 +21,13 @@ import numpy as np
 from finegraph.graph import LabelGraph
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.model.export.export_names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
-from finegraph.model.export.node_writer import Writer, floored, list_log_sum_exp, list_tables, log_sum_exp
+from finegraph.model.export.node_writer import NodeWriter, floored, list_log_sum_exp, list_tables, log_sum_exp
 from finegraph.model.export.number_nodes import NumberInputs, NumberScores, add_terms, add_values, scored_numbers
 
 _WIDE, _NARROW = np.float64, np.float32
 
 
-class Evidence(NamedTuple):
+class EvidenceNodes(NamedTuple):
     """Evidence on some labels: log likelihoods (label, _) in float64, and (1, _) minus infinity for unusable ones."""
 
     log: str
@@ -35,7 +35,7 @@ class Evidence(NamedTuple):
 
 
 def add_posterior(
-    to: Writer,
+    to: NodeWriter,
     graph: LabelGraph,
     fine_scores: str,
     coarse_scores: str | None,
@@ -66,7 +66,7 @@ def add_posterior(
         add_values(to, table, numbers, log_probs)
 
 
-def _with_kinds(to: Writer, graph: LabelGraph, joint: str, coarse_scores: str | None, evidence: str) -> str:
+def _with_kinds(to: NodeWriter, graph: LabelGraph, joint: str, coarse_scores: str | None, evidence: str) -> str:
     """The log probabilities of the fine labels and of the labels of all kinds; the name of the former."""
     kinds_given = _read_evidence(to, evidence)
     joint = to.node("Add", joint, kinds_given.penalty)
@@ -79,7 +79,7 @@ def _with_kinds(to: Writer, graph: LabelGraph, joint: str, coarse_scores: str | 
     return log_probs
 
 
-def _with_coarse(to: Writer, graph: LabelGraph, joint: str, coarse: str) -> tuple[str, str | None]:
+def _with_coarse(to: NodeWriter, graph: LabelGraph, joint: str, coarse: str) -> tuple[str, str | None]:
     """Joint scores with what coarse scores (coarse, batch) add, and log r of mixed rows if there are any."""
     layout = graph_tensors(graph).by_groups.layout
     groups, mixing = coarse, None
@@ -91,7 +91,7 @@ def _with_coarse(to: Writer, graph: LabelGraph, joint: str, coarse: str) -> tupl
 
 
 def doubt_factor(
-    to: Writer,
+    to: NodeWriter,
     graph: LabelGraph,
     fine_scores: str,
     coarse_scores: str | None,
@@ -109,7 +109,7 @@ def doubt_factor(
     return to.cast(to.turn(to.node("Reciprocal", to.node("Sqrt", part))), _NARROW)
 
 
-def _read_evidence(to: Writer, evidence: str) -> Evidence:
+def _read_evidence(to: NodeWriter, evidence: str) -> EvidenceNodes:
     """Likelihoods as logarithms."""
     evidence = to.turn(evidence)
     low, high = to.number(0.0, _NARROW), to.number(float(np.finfo(_NARROW).max), _NARROW)
@@ -118,10 +118,10 @@ def _read_evidence(to: Writer, evidence: str) -> Evidence:
     unusable = to.reduce("ReduceMax", to.cast(to.node("Not", usable), _NARROW), 0)
     # log(1 - 0) = 0 and log(1 - 1) = minus infinity, once per sample.
     penalty = to.cast(to.node("Log", to.node("Sub", to.number(1.0, _NARROW), unusable)), _WIDE)
-    return Evidence(log, penalty)
+    return EvidenceNodes(log, penalty)
 
 
-def _mixed_rows(to: Writer, graph: LabelGraph, coarse: str) -> tuple[str, str]:
+def _mixed_rows(to: NodeWriter, graph: LabelGraph, coarse: str) -> tuple[str, str]:
     """The scores of all groups, and log r: the log probability of each edge of a mixed row given the row."""
     layout = graph_tensors(graph).by_groups.layout
     row = layout.edge_row.numpy() - layout.coarse_count
@@ -133,7 +133,7 @@ def _mixed_rows(to: Writer, graph: LabelGraph, coarse: str) -> tuple[str, str]:
     return to.node("Concat", coarse, rows, axis=0), mixing
 
 
-def _finish(to: Writer, joint: str) -> str:
+def _finish(to: NodeWriter, joint: str) -> str:
     """The log probabilities of the fine labels from their joint scores, and whether the evidence is possible."""
     total = log_sum_exp(to, joint, 0, _WIDE)
     lowest = to.number(float(np.finfo(_WIDE).min), _WIDE)
@@ -143,7 +143,7 @@ def _finish(to: Writer, joint: str) -> str:
     return log_probs
 
 
-def _kinds(to: Writer, graph: LabelGraph, log_probs: str, mixing: str | None) -> None:
+def _kinds(to: NodeWriter, graph: LabelGraph, log_probs: str, mixing: str | None) -> None:
     """The log probabilities of the labels of all kinds side by side."""
     layout = graph_tensors(graph).by_groups.layout
     groups = [group.numpy() for group in layout.group_columns]

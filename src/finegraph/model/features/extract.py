@@ -29,7 +29,7 @@ from finegraph.errors import InputError, PhotoFileError
 from finegraph.model.features.cache import Row, default_cache_folder
 from finegraph.model.features.engines import EngineName, check_engine, device_of
 from finegraph.model.features.photos import OnBadFile, PhotoInput, Views, sample_inputs
-from finegraph.model.features.work import Outcome, Source, Work, run
+from finegraph.model.features.work import Outcome, Source, Work, run_work
 from finegraph.nn import Network
 
 Cache = str | os.PathLike[str] | Literal[False] | None
@@ -171,7 +171,7 @@ class FeatureExtractor:
         waiting: list[Outcome] = []
         done = 0
         try:
-            with closing(run(work, len(photos), self._share, self.threads)) as outcomes:
+            with closing(run_work(work, len(photos), self._share, self.threads)) as outcomes:
                 for some in outcomes:
                     for outcome in some:
                         if outcome.error is not None and on_bad_file == "error":

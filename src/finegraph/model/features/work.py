@@ -128,7 +128,7 @@ class Work:
             return outcome, None
 
 
-def run(
+def run_work(
     work: Callable[[range], list[Outcome]], count: int, share: int, threads: int
 ) -> Generator[list[Outcome], None, None]:
     """What became of all photos, in their order.

@@ -65,7 +65,7 @@ class Variances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effects:
+class MeanComponents:
     """The components of class means.
 
     Attributes:
@@ -79,7 +79,7 @@ class Effects:
     coarse: dict[str, Float[Tensor, "_ feature"]]
 
 
-class Links:
+class LinkMatrices:
     """The links and values of a graph as matrices for sums over parents and over children.
 
     Attributes:
@@ -170,11 +170,11 @@ def _steps(count: int) -> Float[Tensor, "label step"]:
 
 
 def solve_effects(
-    links: Links,
+    links: LinkMatrices,
     variances: Variances,
     counts: Float[Tensor, " fine"],
     means: Float[Tensor, "fine feature"],
-) -> Effects:
+) -> MeanComponents:
     """The posterior means of all effects.
 
     Args:
@@ -198,10 +198,10 @@ def solve_effects(
     del shown
     fine = torch.zeros_like(means)
     fine[seen] = force.mul_(own[seen, None])
-    return Effects(centre=centre, fine=fine, coarse=coarse)
+    return MeanComponents(centre=centre, fine=fine, coarse=coarse)
 
 
-def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
+def class_means(links: LinkMatrices, effects: MeanComponents) -> Float[Tensor, "fine feature"]:
     """mu_0 + e + the sum of the effects of parents and values."""
     means = effects.centre + effects.fine
     return means.add_(links.down(effects.coarse)) if links.names else means
@@ -237,7 +237,7 @@ def score_factors(
 
 
 def fit_variances(
-    links: Links,
+    links: LinkMatrices,
     counts: Float[Tensor, " fine"],
     means: Float[Tensor, "fine feature"],
     *,

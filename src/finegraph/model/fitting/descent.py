@@ -37,7 +37,7 @@ from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.fit_samples import (
     NOT_OBSERVED,
-    Samples,
+    FitSamples,
     check_coarse_features,
     check_fine,
     check_used,
@@ -206,7 +206,7 @@ def fit_head(
         targets = torch.searchsorted(seen, targets)
     spans = spans or spans_of(matrices, weight, tied=settings.laplacian > 0)
     columns = tuple(span.columns(matrix) for span, matrix in zip(spans, matrices, strict=True))
-    samples = Samples(columns, targets, kind_targets or {}, weight)
+    samples = FitSamples(columns, targets, kind_targets or {}, weight)
     exact = exact_numbers(graph) if settings.head == "bipartite" else {}
     first, middle = (
         None if one is None else _rows_of_other(name, one, graph, settings, seen, part, spans)
@@ -354,7 +354,7 @@ def _moved(
 
 def _solve(
     graph: LabelGraph,
-    samples: Samples,
+    samples: FitSamples,
     settings: FitSettings,
     exact: Mapping[str, bool],
     first: Blocks | None,

@@ -16,7 +16,7 @@ NOT_OBSERVED = -100
 """Marks a label that was not observed, as in `joint_loss`."""
 
 
-class Samples(NamedTuple):
+class FitSamples(NamedTuple):
     """Samples in the form that fitting needs.
 
     Attributes:
@@ -33,10 +33,10 @@ class Samples(NamedTuple):
     kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
     weight: Float[Tensor, " batch"]
 
-    def split(self, size: int) -> list[Samples]:
+    def split(self, size: int) -> list[FitSamples]:
         """The samples, `size` at a time."""
         return [
-            Samples(
+            FitSamples(
                 tuple(columns[start : start + size] for columns in self.columns),
                 self.target[start : start + size],
                 {name: labels[start : start + size] for name, labels in self.kind_targets.items()},

@@ -31,7 +31,7 @@ from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes, fit_shared_prototypes
 from finegraph.model.fitting.rows import exact_numbers
-from finegraph.model.fitting.selection import Fold, Grid, LabelledFeatures, Search, compare_settings, grid_settings
+from finegraph.model.fitting.selection import Fold, Grid, GridSearch, LabelledFeatures, compare_settings, grid_settings
 from finegraph.model.fitting.solver_choice import Solver, SolverChoice, choose_solver
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
@@ -106,7 +106,7 @@ class SolvedHead:
     iterations: int = 1
     converged: bool = True
     prototypes: PrototypeFit | None = None
-    search: Search | None = None
+    search: GridSearch | None = None
 
     @property
     def scaling(self) -> Scaling | None:
@@ -362,7 +362,7 @@ def choose_strengths(
     settings: SolverSettings,
     val: LabelledFeatures | None = None,
     folds: Sequence[Fold] | None = None,
-) -> tuple[FitSettings, Search | None]:
+) -> tuple[FitSettings, GridSearch | None]:
     """The strengths of the grid under which validation samples are most likely; without any, by cross-validation.
 
     Args:

@@ -19,7 +19,7 @@ from finegraph.graph.number_cells import number_cell
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 
 
-class Classes(NamedTuple):
+class EstimatorClasses(NamedTuple):
     """The classes of an estimator.
 
     Attributes:
@@ -35,14 +35,14 @@ class Classes(NamedTuple):
     targets: Int[NDArray[np.int64], " batch"]
 
 
-def classes_of_graph(graph: LabelGraph, labels: Shaped[NDArray[np.object_], " batch"]) -> Classes:
+def classes_of_graph(graph: LabelGraph, labels: Shaped[NDArray[np.object_], " batch"]) -> EstimatorClasses:
     """The fine labels of a graph as classes, and labels as indices of it."""
     names = np.array(graph.fine)
     order = np.argsort(names, kind="stable")
-    return Classes(names[order], graph, order, _indices(labels, graph.fine_index))
+    return EstimatorClasses(names[order], graph, order, _indices(labels, graph.fine_index))
 
 
-def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
+def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> EstimatorClasses:
     """The distinct values as classes, and a graph of them without kinds.
 
     The fine labels have the values as names, or their numbers if not all values are valid names.
@@ -52,7 +52,7 @@ def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
         graph = LabelGraph([str(name) for name in names])
     except GraphError:
         graph = LabelGraph([str(number) for number in range(len(names))])
-    return Classes(names, graph, np.arange(len(names)), targets.reshape(-1).astype(np.int64))
+    return EstimatorClasses(names, graph, np.arange(len(names)), targets.reshape(-1).astype(np.int64))
 
 
 def kind_target_indices(

@@ -22,7 +22,7 @@ from torch.nn.functional import softplus
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.model.fitting.fit_samples import Samples
+from finegraph.model.fitting.fit_samples import FitSamples
 from finegraph.model.fitting.rows import Blocks, Rows
 
 _MAX_SCORES = 1 << 23
@@ -36,7 +36,7 @@ class Objective:
         self,
         graph: LabelGraph,
         rows: Rows,
-        samples: Samples,
+        samples: FitSamples,
         kind_weights: Mapping[str, float],
         centre: Blocks | None = None,
     ) -> None:
@@ -114,14 +114,14 @@ class Objective:
             grads.append(grad.mul_(block.scale.unsqueeze(1)))
         return value, _flat(grads)
 
-    def _scores(self, samples: Samples, score_rows: list[Tensor]) -> Tensor:
+    def _scores(self, samples: FitSamples, score_rows: list[Tensor]) -> Tensor:
         """The score columns of some samples; the last block has a row for every score, the first for the fine ones."""
         scores = samples.columns[-1] @ score_rows[-1].t()
         for columns, own in zip(samples.columns[:-1], score_rows[:-1], strict=True):
             scores[:, : len(own)].addmm_(columns, own.t())
         return scores
 
-    def _loss(self, samples: Samples, scores: Tensor) -> tuple[float, Tensor]:
+    def _loss(self, samples: FitSamples, scores: Tensor) -> tuple[float, Tensor]:
         """The weighted loss of some samples, summed in float64, and its gradient for the score columns."""
         scores.requires_grad_()
         own = {name: scores[:, columns] for name, columns in self._rows.unfolded.items()}

@@ -41,7 +41,7 @@ from torch import Tensor
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds, class_folds
 from finegraph.model.fitting.class_means import (
-    Links,
+    LinkMatrices,
     Variances,
     class_means,
     fit_variances,
@@ -147,7 +147,7 @@ def _leads(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, " batch"]:
     return scores.amax(dim=1) - scores.mean(dim=1)
 
 
-def choose_strengths(
+def choose_prototype_strengths(
     samples: LabelledSamples,
     graph: LabelGraph,
     kinds: Sequence[str],
@@ -171,7 +171,7 @@ def choose_strengths(
     """
     doubt = doubt and not numbers
     val = samples.rows(slice(0)) if val is None else val
-    links = Links(graph, kinds, numbers)
+    links = LinkMatrices(graph, kinds, numbers)
     names = tuple(name for name in value_names(graph) if name in links.names)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if not folds and not len(val):
@@ -188,7 +188,7 @@ def held_out_log_probs(
     samples: LabelledSamples, graph: LabelGraph, strengths: PrototypeStrengths, folds: Sequence[TensorFold]
 ) -> list[Float[Tensor, " _"]]:
     """For each fold, the log probabilities of the held-out fine labels under class means of the other samples."""
-    links, found = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers)), []
+    links, found = LinkMatrices(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers)), []
     names = tuple(name for name in value_names(graph) if name in links.names and strengths.share)
     columns = value_columns(graph, names)
     for fold in folds:
@@ -203,7 +203,7 @@ def held_out_log_probs(
 
 def _share(parts: Sequence[_Fold], graph: LabelGraph, names: tuple[str, ...], strengths: PrototypeStrengths) -> float:
     """The share of what features say of values under which held-out samples are most likely."""
-    links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
+    links = LinkMatrices(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     columns = value_columns(graph, names)
     scores = torch.cat([part.scores(links, strengths.shrinkage, strengths.variances) for part in parts])
     pulls = torch.cat([part.pulls(names, columns, strengths) for part in parts])
@@ -220,7 +220,7 @@ def _share(parts: Sequence[_Fold], graph: LabelGraph, names: tuple[str, ...], st
 
 def _by_held_out_samples(
     whole: _Whole,
-    links: Links,
+    links: LinkMatrices,
     parts: Sequence[_Fold],
     judged: Sequence[_Fold],
     shrinkage: float | None,
@@ -255,7 +255,7 @@ def _by_held_out_samples(
 
 
 def _by_held_out_classes(
-    samples: LabelledSamples, links: Links, shrinkage: float, *, doubt: bool
+    samples: LabelledSamples, links: LinkMatrices, shrinkage: float, *, doubt: bool
 ) -> PrototypeStrengths:
     """Choose strengths on held-out classes, by the coarse labels they share with others."""
     whole = _Whole.of(samples, "total")
@@ -305,7 +305,7 @@ def _alone(parts: Sequence[_Fold], judged: int) -> float:
     return sum(float((torch.bincount(one)[one] == 1).double().sum()) for one in targets) / judged
 
 
-def _unseen_share(judged: Sequence[_Fold], links: Links, strengths: PrototypeStrengths) -> float:
+def _unseen_share(judged: Sequence[_Fold], links: LinkMatrices, strengths: PrototypeStrengths) -> float:
     """The unseen share under which held-out samples are most likely while some classes have lost their samples."""
     # In the order of their samples, so that the order of the labels does not matter.
     classes = torch.tensor(list(dict.fromkeys(torch.cat([part.held_samples.targets for part in judged]).tolist())))
@@ -350,7 +350,7 @@ class _Whole:
         own = self.axes.coordinates(others.features)
         return _Fold(self.axes, self.samples, self.places, others, own, own)
 
-    def variances(self, links: Links, shrinkage: float, noise: float, start: Variances | None) -> Variances:
+    def variances(self, links: LinkMatrices, shrinkage: float, noise: float, start: Variances | None) -> Variances:
         """The most likely variances of the class means."""
         found = _statistics(self.axes.white(self.places, shrinkage), self.samples, links.fine_count)
         count = self.axes.feature_count
@@ -391,7 +391,7 @@ class _Fold:
         distance = (held - found.means()[own.targets]).square().sum(dim=1) + outside
         return float(own.weight @ distance) / count, float(own.weight @ (1.0 + 1.0 / found.counts[own.targets]))
 
-    def scores(self, links: Links, shrinkage: float, variances: Variances) -> Float[Tensor, "held fine"]:
+    def scores(self, links: LinkMatrices, shrinkage: float, variances: Variances) -> Float[Tensor, "held fine"]:
         """The scores of held-out samples before they are multiplied by the sharpness."""
         found = self.statistics(shrinkage, links.fine_count)
         means = class_means(links, solve_effects(links, variances, found.counts, found.means()))
@@ -399,7 +399,7 @@ class _Fold:
         return factors * (self.axes.white(self.asked, shrinkage) @ means.t()) + bias
 
     def unseen_scores(
-        self, links: Links, strengths: PrototypeStrengths, unseen: Sequence[Int[Tensor, " _"]]
+        self, links: LinkMatrices, strengths: PrototypeStrengths, unseen: Sequence[Int[Tensor, " _"]]
     ) -> Iterator[tuple[Float[Tensor, "held fine"], Float[Tensor, " fine"]]]:
         """The scores of held-out samples if some labels had no samples, and what an unseen share of 1 adds to them.
 
@@ -445,7 +445,7 @@ def _try_shrinkage(
     whole: _Whole,
     parts: Sequence[_Fold],
     judged: Sequence[_Fold],
-    links: Links,
+    links: LinkMatrices,
     shrinkage: float,
     start: Variances | None,
     *,

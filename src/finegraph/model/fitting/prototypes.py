@@ -36,13 +36,20 @@ from torch import Tensor, nn
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.inference.processes import ONE_PROCESS, Processes
-from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, score_factors, solve_effects
+from finegraph.model.fitting.class_means import (
+    LinkMatrices,
+    MeanComponents,
+    Variances,
+    class_means,
+    score_factors,
+    solve_effects,
+)
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.compression import MAX_LABELS, MAX_SAMPLES, compressions_of, likely_compression
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
-from finegraph.model.fitting.prototype_strengths import PrototypeStrengths, choose_strengths
+from finegraph.model.fitting.prototype_strengths import PrototypeStrengths, choose_prototype_strengths
 from finegraph.model.fitting.shared_samples import SharedSamples, of_labels, selection_photos
 from finegraph.model.fitting.value_pulls import (
     ValuePotentials,
@@ -307,7 +314,7 @@ def _chosen(
         settings: what to fit.
         val: validation samples, as they were given.
     """
-    return choose_strengths(
+    return choose_prototype_strengths(
         samples,
         part,
         settings.kinds(part),
@@ -343,7 +350,7 @@ def _solved(
     dtype: torch.dtype,
 ) -> PrototypeFit:
     """The fit that follows from the sums of scaled features."""
-    links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
+    links = LinkMatrices(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     means = sums.means()
     effects = solve_effects(links, strengths.variances, sums.counts, means)
     head = _head(graph, settings.head, links, effects, sums.counts, strengths)
@@ -371,8 +378,8 @@ def _add_rows(
 def _head(
     graph: LabelGraph,
     name: str,
-    links: Links,
-    effects: Effects,
+    links: LinkMatrices,
+    effects: MeanComponents,
     counts: Float[Tensor, " fine"],
     strengths: PrototypeStrengths,
 ) -> BipartiteHead | SoftmaxHead:

@@ -48,7 +48,7 @@ class Strengths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Rows on one feature.
 
     Attributes:
@@ -79,7 +79,7 @@ class Rows:
     score_count: int
     unfolded: Mapping[str, slice]
     constant: tuple[int, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[RowBlock, ...]
 
 
 class _Entries(NamedTuple):
@@ -137,7 +137,7 @@ def rows_of(
         tied = {
             number: _sparse(piece, part, parts[number], like) for number, piece in pieces.items() if len(piece.value)
         }
-        blocks.append(Block(_sparse(scores.piece(own_scores, part), own_scores, part, like), tied, scale[part]))
+        blocks.append(RowBlock(_sparse(scores.piece(own_scores, part), own_scores, part, like), tied, scale[part]))
     precisions = [own.start + 1 for name, own in unfolded.items() if name in numbers]
     constant = tuple(parts[-1].stop - parts[-1].start - (score_count - row) for row in precisions)
     return Rows(fine, score_count, unfolded, constant, tuple(blocks))

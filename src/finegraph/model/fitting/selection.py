@@ -71,7 +71,7 @@ class LabelledFeatures(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class GridSearch:
     """What cross-validation found.
 
     Attributes:
@@ -169,7 +169,7 @@ def compare_settings(
     train: LabelledFeatures,
     val: LabelledFeatures | None = None,
     folds: Sequence[Fold] | None = None,
-) -> Search | None:
+) -> GridSearch | None:
     """How likely the fine labels of validation samples are under each of several settings.
 
     Args:
@@ -232,7 +232,7 @@ def search(
     coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
     kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
-) -> Search:
+) -> GridSearch:
     """Score settings by cross-validation.
 
     Args:
@@ -289,7 +289,7 @@ def search(
                 and race.is_behind(index, index - 1)
             )
             last = setting
-    return Search(settings=tuple(settings), scores=race.scores(), sizes=race.sizes(), best=race.best())
+    return GridSearch(settings=tuple(settings), scores=race.scores(), sizes=race.sizes(), best=race.best())
 
 
 def _on_path(last: FitSettings, setting: FitSettings) -> bool:

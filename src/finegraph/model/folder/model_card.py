@@ -18,7 +18,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.files.durable import write_over
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UnknownRule
-from finegraph.model.teaching.lesson import Lesson, TaughtSummary, summary_of
+from finegraph.model.teaching.lesson import Lesson, TaughtSummary, lesson_summary
 from finegraph.nn.network import Network, NetworkDesign
 
 METRICS = ("metrics", "figures")
@@ -82,7 +82,7 @@ def with_lessons(card: str, lessons: Sequence[Lesson]) -> str:
     """A card that says what the model was taught; all else in it, also what people added, stays."""
     sections = re.split(r"(?m)^(?=## )", card)
     kept = [section for section in sections if section.splitlines()[:1] != [_TAUGHT]]
-    summary = summary_of(lessons)
+    summary = lesson_summary(lessons)
     if summary.lessons:
         place = next((place for place, section in enumerate(kept) if section.startswith("## Metrics")), len(kept))
         kept.insert(place, f"{_TAUGHT}\n\n{_taught(summary)}\n\n")

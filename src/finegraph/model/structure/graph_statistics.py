@@ -19,7 +19,7 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting.alike_folds import TensorFold
-from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, Links, fit_variances
+from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, LinkMatrices, fit_variances
 from finegraph.model.fitting.descent import graph_of
 from finegraph.model.fitting.value_pulls import value_names
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -49,7 +49,7 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
         raise InputError(
             "none of the fine labels of the graph has photos in the model; are they those of another data set?"
         )
-    scales = Links(graph, (), graph.numbers).scales
+    scales = LinkMatrices(graph, (), graph.numbers).scales
     moved = replace(statistics, counts=counts, sums=sums, scales=scales)
     if graph.fine != known.fine:  # the direction of a number was fitted to the values of these labels only
         moved = replace(moved, pulls=None, share=0.0, potentials=None)
@@ -65,7 +65,7 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
         chosen = torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:MAX_DENSE_LABELS]
         seen = seen[chosen].sort().values
     variances = fit_variances(
-        Links(graph_of(graph, seen), graph.kinds, graph.numbers, scales),
+        LinkMatrices(graph_of(graph, seen), graph.kinds, graph.numbers, scales),
         counts[seen],
         moved.means[seen],
         noise=statistics.variances.noise,
@@ -92,7 +92,7 @@ def without_photos(
     return replace(statistics, counts=torch.where(gone, 0.0, counts), sums=torch.where(gone[:, None], 0.0, sums))
 
 
-def posterior_of(
+def head_posterior(
     head: BipartiteHead | SoftmaxHead, features: Float[Tensor, "batch feature"], temperature: float = 1.0
 ) -> Posterior:
     """The posterior of a head on scaled features."""
@@ -122,6 +122,6 @@ def held_out_probs(
     probs, rows = [features.new_zeros(0, len(graph))], [targets[:0]]
     for _, held in folds:
         rest = without_photos(statistics, features[held], targets[held])
-        probs.append(posterior_of(rest.solve(graph), features[held], temperature).log_probs().exp())
+        probs.append(head_posterior(rest.solve(graph), features[held], temperature).log_probs().exp())
         rows.append(held)
     return torch.cat(probs), torch.cat(rows)

@@ -98,7 +98,7 @@ class LatentCells:
         return self.on(graph, {name: rows / rows.sum(dim=1, keepdim=True) for name, rows in kept.items()})
 
 
-class Statistics(NamedTuple):
+class CellStatistics(NamedTuple):
     """The statistics of photos for the latent cells of one kind; see the module docstring.
 
     Attributes:
@@ -159,7 +159,7 @@ class Scored:
         """The summed loss with a graph."""
         return float(self._loss(self._posterior(graph, self.fine_scores)))
 
-    def statistics(self, graph: LabelGraph, kind: str, places: Bool[Tensor, " fine"]) -> Statistics:
+    def statistics(self, graph: LabelGraph, kind: str, places: Bool[Tensor, " fine"]) -> CellStatistics:
         """The statistics of photos for some cells of a kind.
 
         Args:
@@ -187,7 +187,7 @@ class Scored:
             share = probs / mixed
             own = share * (ratio @ rows.t())
             member_sums = ((members - own).clamp_min(0.0) / mixed).t() @ likely + share.t() @ ratio
-            return Statistics(rows * member_sums, terms * (share.t() @ likely), self._cost(kind, places, log_probs))
+            return CellStatistics(rows * member_sums, terms * (share.t() @ likely), self._cost(kind, places, log_probs))
 
     def _cost(self, kind: str, places: Tensor, log_probs: Tensor) -> Tensor:
         """What each label of a kind, as the target of the photos of some fine labels, adds to the loss."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from finegraph.data.photo_parts import MAX_VIEWS
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.class_means import Effects, Links, Variances, score_factors, solve_effects
+from finegraph.model.fitting.class_means import LinkMatrices, MeanComponents, Variances, score_factors, solve_effects
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototypes import PrototypeFit
@@ -96,7 +96,7 @@ class ClassStatistics:
             strength=fit.strengths.factor,
             head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",
             views=views,
-            scales=Links(graph, (), tuple(fit.variances.numbers)).scales,
+            scales=LinkMatrices(graph, (), tuple(fit.variances.numbers)).scales,
             pulls=fit.pulls,
             share=fit.strengths.share,
             potentials=fit.potentials,
@@ -109,16 +109,16 @@ class ClassStatistics:
         """The mean of each fine label; zero where there is no photo."""
         return self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
 
-    def links(self, graph: LabelGraph) -> Links:
+    def links(self, graph: LabelGraph) -> LinkMatrices:
         """The links and values of a graph that class means depend on."""
-        return Links(graph, tuple(self.variances.kinds), tuple(self.variances.numbers), self.scales)
+        return LinkMatrices(graph, tuple(self.variances.kinds), tuple(self.variances.numbers), self.scales)
 
     def solve(self, graph: LabelGraph) -> BipartiteHead | SoftmaxHead:
         """The head of these statistics, solved from the beginning."""
         links = self.links(graph)
         return self.head_of(graph, links, solve_effects(links, self.variances, self.counts, self.means))
 
-    def head_of(self, graph: LabelGraph, links: Links, effects: Effects) -> BipartiteHead | SoftmaxHead:
+    def head_of(self, graph: LabelGraph, links: LinkMatrices, effects: MeanComponents) -> BipartiteHead | SoftmaxHead:
         """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
         means = self._class_means(links, effects)
         factors, bias = score_factors(means, self.counts, self.unseen_share)
@@ -156,7 +156,7 @@ class ClassStatistics:
         head.load_state_dict(weights, assign=True)
         return head.requires_grad_(True)
 
-    def _class_means(self, links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
+    def _class_means(self, links: LinkMatrices, effects: MeanComponents) -> Float[Tensor, "fine feature"]:
         """The same as `class_means`, without the sums over parents for labels that have photos.
 
         There the system that the effects solve says how far class means are from those of the photos:

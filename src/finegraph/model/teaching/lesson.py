@@ -104,7 +104,7 @@ class TaughtSummary(NamedTuple):
     last: str
 
 
-def summary_of(lessons: Iterable[Lesson]) -> TaughtSummary:
+def lesson_summary(lessons: Iterable[Lesson]) -> TaughtSummary:
     """What the lessons that hold come to."""
     holding = [lesson for lesson in lessons if not lesson.forgotten]
     return TaughtSummary(
@@ -116,7 +116,7 @@ def summary_of(lessons: Iterable[Lesson]) -> TaughtSummary:
     )
 
 
-def now() -> str:
+def lesson_time() -> str:
     """The time as it stands in a lesson."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -145,7 +145,7 @@ def check_name(what: str, text: str) -> str:
     return text
 
 
-def check_person(text: str) -> str:
+def check_teacher(text: str) -> str:
     """The name of who teaches; may be empty.
 
     Raises:
@@ -183,7 +183,7 @@ def teach_entry(lesson: Lesson) -> dict[str, object]:
     }
 
 
-def without_copies(photos: Iterable[TaughtPhoto]) -> tuple[TaughtPhoto, ...]:
+def each_photo_once(photos: Iterable[TaughtPhoto]) -> tuple[TaughtPhoto, ...]:
     """Photos, those with the same content once: so often they count."""
     first: dict[str, TaughtPhoto] = {}
     for photo in photos:
@@ -197,7 +197,7 @@ def _text_of(features: Float[NDArray[np.float32], " feature"]) -> str:
 
 def forget_entry(lesson: str, person: str) -> dict[str, object]:
     """The entry that takes a lesson back."""
-    return {"action": "forget", "lesson": lesson, "at": now(), "person": person}
+    return {"action": "forget", "lesson": lesson, "at": lesson_time(), "person": person}
 
 
 def lessons_of(entries: Sequence[Mapping[str, Any]], size: int | None) -> tuple[Lesson, ...]:
@@ -221,10 +221,10 @@ def _lesson(entry: Mapping[str, Any], size: int | None, forgotten: set[object]) 
         return Lesson(
             id=check_id(entry["id"]),
             at=str(entry["at"]),
-            person=check_person(entry["person"]),
+            person=check_teacher(entry["person"]),
             label=check_name("label", entry["label"]),
             parents=entry["parents"],
-            photos=without_copies(_photo(photo, size) for photo in entry["photos"]),
+            photos=each_photo_once(_photo(photo, size) for photo in entry["photos"]),
             forgotten=entry["id"] in forgotten,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, Links, conjugate_gradients
+from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, LinkMatrices, conjugate_gradients
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 ALIKE = 0.9
@@ -135,7 +135,7 @@ def _posterior_covariance(
 class _Prior:
     """The covariance of class means before all photos, and how much of it photos have removed."""
 
-    def __init__(self, links: Links, statistics: ClassStatistics, labels: Int[Tensor, " label"]) -> None:
+    def __init__(self, links: LinkMatrices, statistics: ClassStatistics, labels: Int[Tensor, " label"]) -> None:
         self.seen = statistics.counts.nonzero()[:, 0]
         self._links, self._labels = links, labels
         self._strengths = {name: statistics.variances.of(name) for name in links.names}

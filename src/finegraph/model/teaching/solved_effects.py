@@ -18,14 +18,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from finegraph.model.fitting.class_means import Effects, Links
+from finegraph.model.fitting.class_means import LinkMatrices, MeanComponents
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 
 class SolvedEffects:
     """The effects of one state, ready to be changed."""
 
-    def __init__(self, links: Links, start: ClassStatistics) -> None:
+    def __init__(self, links: LinkMatrices, start: ClassStatistics) -> None:
         """Solve for the effects.
 
         Args:
@@ -46,13 +46,13 @@ class SolvedEffects:
         self._ones = self._inverse.sum(dim=1, keepdim=True)
         self._coarse = {name: variances.of(name) * (rows.t() @ self._force) for name, rows in self._rows.items()}
 
-    def effects(self) -> Effects:
+    def effects(self) -> MeanComponents:
         """The effects as they were solved."""
         fine = torch.zeros_like(self.start.sums)
         fine[self.seen] = self.links.own_variance(self.start.variances)[self.seen, None] * self._force
-        return Effects(centre=self._centre, fine=fine, coarse=self._coarse)
+        return MeanComponents(centre=self._centre, fine=fine, coarse=self._coarse)
 
-    def changed(self, links: Links, now: ClassStatistics, labels: Int[Tensor, " row"]) -> Effects:
+    def changed(self, links: LinkMatrices, now: ClassStatistics, labels: Int[Tensor, " row"]) -> MeanComponents:
         """The effects of another state.
 
         Args:
@@ -110,7 +110,7 @@ class SolvedEffects:
             after = torch.zeros(own_rows.shape[1], before.shape[1], dtype=torch.float64)
             after[: len(before)] = torch.addmm(before, strength * (self._rows[name].t() @ ways), weights)
             coarse[name] = after.addmm_(strength * own_rows.t(), solution[len(old) :])
-        return Effects(centre=centre, fine=fine, coarse=coarse)
+        return MeanComponents(centre=centre, fine=fine, coarse=coarse)
 
 
 def _rows(matrix: Tensor, wanted: Tensor) -> Tensor:

@@ -26,18 +26,18 @@ from finegraph.files.sealed_log import SealedLog
 from finegraph.graph import LabelGraph
 from finegraph.graph.new_labels import rows_by_kind
 from finegraph.graph.number_cells import number_cell
-from finegraph.model.fitting.class_means import Links
+from finegraph.model.fitting.class_means import LinkMatrices
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching.lesson import (
     Lesson,
     Row,
     TaughtPhoto,
     check_name,
+    each_photo_once,
     forget_entry,
+    lesson_time,
     lessons_of,
-    now,
     teach_entry,
-    without_copies,
 )
 from finegraph.model.teaching.solved_effects import SolvedEffects
 from finegraph.nn import BipartiteHead, SoftmaxHead
@@ -98,7 +98,7 @@ class Teaching:
         self.lessons: tuple[Lesson, ...] = ()
         self._entries = 0
         self._start: _Start | None = None
-        self._links: Links | None = None
+        self._links: LinkMatrices | None = None
         self.refresh()
 
     @property
@@ -154,14 +154,14 @@ class Teaching:
         """
         with _kept(self._folder), self._log.writing():
             self._update()
-            photos = without_copies(photos)
+            photos = each_photo_once(photos)
             known = next((item for item in self.lessons if item.id == lesson_id), None)
             if known is not None:
                 if known.label != label or [item.sha256 for item in known.photos] != [item.sha256 for item in photos]:
                     raise InputError(f"lesson id {lesson_id!r}: it is that of another lesson, on {known.label!r}")
                 return known
             row = self.check(label, parents, with_photos=bool(photos))
-            lesson = Lesson(id=lesson_id, at=now(), person=person, label=label, parents=row, photos=photos)
+            lesson = Lesson(id=lesson_id, at=lesson_time(), person=person, label=label, parents=row, photos=photos)
             self._append(teach_entry(lesson))
             return lesson
 

@@ -80,7 +80,7 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         "trainOf": runs[other].name if len(runs) > 1 else "",
         "names": short_names(first.photos),
         "pictures": page_pictures(runs, other),
-        "training": training_pictures(runs[other]),
+        "training": training_picture_files(runs[other]),
         "runs": [_run(run, first, kinds) for run in runs],
         "baseline": baseline,
         "other": other,
@@ -225,7 +225,7 @@ def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
     return [data_address(pictures[row]) or "" if pictures[row] else "" for row in range(len(runs[0].photos))]
 
 
-def training_pictures(run: RunResults) -> dict[str, list[dict[str, Any]]]:
+def training_picture_files(run: RunResults) -> dict[str, list[dict[str, Any]]]:
     """Training photos of fine labels, by the number of the label: the address of each picture, and its file."""
     numbers = {label: number for number, label in enumerate(run.graph.fine)}
     listed: dict[str, list[dict[str, Any]]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from finegraph.graph.drawing.text_width import shorten, text_width
+from finegraph.graph.drawing.text_width import shorten_to_width, text_width
 
 WIDTH, HEIGHT = 360.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 12.0, 40.0
@@ -322,7 +322,7 @@ def _room(rows: Sequence[tuple[str, float]], least: float, largest: float) -> fl
 
 
 def _short(name: str, width: float) -> str:
-    return escape(shorten(name, width, 11))
+    return escape(shorten_to_width(name, width, 11))
 
 
 def _svg(parts: Sequence[str], width: float, height: float, alt: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.reports.examples import choose_examples
 from finegraph.reports.page.cards import kind_answers, similar_photos
-from finegraph.reports.plots.plot_style import BAD, GOOD, run_name, short, wrapped
+from finegraph.reports.plots.plot_style import BAD, GOOD, cut_name, run_name, wrapped
 from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
 
@@ -115,12 +115,12 @@ def _kinds(axis: Any, shown: Sequence[RunResults], row: int) -> None:
     room = 72.0 * WIDTHS["kinds"] - 8.0
     line = 0.0
     for kind in listed:
-        axis.text(0.0, line, short(kind["kind"], room, 5.5), fontsize=5.5, color="#555555", va="top")
+        axis.text(0.0, line, cut_name(kind["kind"], room, 5.5), fontsize=5.5, color="#555555", va="top")
         line += 0.8
         for answer in kind["answers"]:
             mark, colour = _MARKS.get(answer["right"], ("·", "#555555"))
             share_text = f" {answer['share']:.0%}"
-            label = short(answer["label"], room - 30.0, 6)
+            label = cut_name(answer["label"], room - 30.0, 6)
             axis.text(0.0, line, mark, fontsize=6, color=colour, weight="bold", va="top")
             axis.text(0.1, line, label, fontsize=6, va="top")
             axis.text(1.0, line, share_text, fontsize=5.5, va="top", ha="right", color="#555555")
@@ -137,7 +137,7 @@ def _answers(axis: Any, run: RunResults, row: int, true: int) -> None:
     for place, (label, share) in enumerate(zip(labels, shares, strict=True)):
         right = label == true
         axis.barh(place, share, height=0.34, color=GOOD if right else "#b8c4ce", hatch="////" if right else None)
-        name = short(run.graph.fine[label], room - 44.0, 6, bold=right)
+        name = cut_name(run.graph.fine[label], room - 44.0, 6, bold=right)
         axis.text(
             0.0,
             place - 0.22,
@@ -158,7 +158,7 @@ def _similar(sheet: _Sheet, left: float, top: float, runs: Sequence[RunResults],
     for place, one in enumerate(photos[:4]):
         across, down = left + (wide + 0.1) * (place % 2), top + high * (place // 2)
         room = 72.0 * wide - (6.0 if one["same"] else 0.0)
-        name = ("✓ " if one["same"] else "") + short(one["label"], room, 4.5, bold=one["same"])
+        name = ("✓ " if one["same"] else "") + cut_name(one["label"], room, 4.5, bold=one["same"])
         sheet.text(across, down, name, fontsize=4.5, weight="bold" if one["same"] else "normal")
         if one["bytes"] is not None:
             axis = sheet.panel(across, down + name_high, wide, high - name_high - 0.04)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from finegraph.errors import MissingExtraError
 from finegraph.files.durable import write_over
-from finegraph.graph.drawing.text_width import shorten
+from finegraph.graph.drawing.text_width import shorten_to_width
 from finegraph.reports.run_results import RunResults
 
 GOOD, BAD, BAR = "#007a5a", "#a63f00", "#4a7fa5"
@@ -106,14 +106,14 @@ def plain(text: object) -> str:
     return name.replace("$", r"\$")
 
 
-def short(text: object, width: float, size: float, bold: bool = False) -> str:
+def cut_name(text: object, width: float, size: float, bold: bool = False) -> str:
     """A name of limited width, in points."""
-    return plain(shorten(str(text), width, size, bold=bold))
+    return plain(shorten_to_width(str(text), width, size, bold=bold))
 
 
 def run_name(run: RunResults, width: float) -> str:
     """The name of a run, of limited width, in points."""
-    return short(run.name, width, 8)
+    return cut_name(run.name, width, 8)
 
 
 def wrapped(text: object, width: int, lines: int) -> str:

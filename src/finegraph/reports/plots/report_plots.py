@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.reports.comparison import compare, widest_graph
+from finegraph.reports.comparison import compare_runs, widest_graph
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.orders import order_by_coarse, order_by_confusion
 from finegraph.reports.plots import plot_style
@@ -30,12 +30,12 @@ from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
 from finegraph.reports.plots.plot_style import (
     BAR,
     STYLE,
+    cut_name,
     look_of,
     need_matplotlib,
     new_figure,
     run_name,
     save_plot,
-    short,
     wrapped,
 )
 from finegraph.reports.plots.study_plots import draw_study
@@ -128,7 +128,7 @@ def _label_ticks(axis: Any, names: Sequence[str], columns: int) -> None:
         words = [wrapped(name, max(6, columns // max(1, len(names)) - 1), 3) for name in names]
         axis.set_xticks(range(len(names)), words, fontsize=7)
     elif len(names) <= MAX_UPRIGHT:
-        words = [short(name, MAX_NAME_POINTS, 6) for name in names]
+        words = [cut_name(name, MAX_NAME_POINTS, 6) for name in names]
         axis.set_xticks(range(len(names)), words, rotation=90, fontsize=6)
     else:
         axis.set_xticks([])
@@ -151,7 +151,7 @@ def _training(run: RunResults) -> Any:
         order = sorted(range(len(counts)), key=lambda place: (-counts[place], place))
         ordered = [counts[place] for place in order]
         axis.bar(range(len(ordered)), ordered, width=0.85 if len(ordered) < 400 else 1.0, color=BAR)
-        axis.set_title(f"photos per {short(name, 280, 8.5, bold=True)} ({len(ordered):,} labels)", loc="left")
+        axis.set_title(f"photos per {cut_name(name, 280, 8.5, bold=True)} ({len(ordered):,} labels)", loc="left")
         axis.set_xlim(-0.6, len(ordered) - 0.4)
         _label_ticks(axis, [labels[place] for place in order], 100)
         axis.yaxis.get_major_locator().set_params(integer=True)
@@ -160,7 +160,7 @@ def _training(run: RunResults) -> Any:
 
 def _accuracy(compared: Compared) -> Any:
     """Top 1, top 5 and the first kinds with intervals, a bar per run."""
-    metrics = [one for one in compare(compared.runs, compared.baseline) if one.percent and one.more_is_better][:8]
+    metrics = [one for one in compare_runs(compared.runs, compared.baseline) if one.percent and one.more_is_better][:8]
     figure, axes = new_figure(6.4, 2.3)
     axis = axes[0, 0]
     width = 0.8 / len(compared.runs)
@@ -209,7 +209,7 @@ def _confusion(run: RunResults) -> Any:
     figure, axes = new_figure(4.2, 4.0)
     axis = axes[0, 0]
     image = axis.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    named = [short(run.graph.fine[i], MAX_NAME_POINTS, 6) for i in order] if size <= MAX_UPRIGHT else []
+    named = [cut_name(run.graph.fine[i], MAX_NAME_POINTS, 6) for i in order] if size <= MAX_UPRIGHT else []
     axis.set_xticks(range(len(named)), named, rotation=90, fontsize=6)
     axis.set_yticks(range(len(named)), named, fontsize=6)
     axis.set_xlabel("answered label")
@@ -239,7 +239,7 @@ def _calibration(runs: Sequence[RunResults]) -> Any:
                     markersize=3,
                     label=f"{run_name(run, 70)}, error {100 * (calibration.error or 0):.1f} %",
                 )
-        axis.set_title(short(name, 130, 8.5, bold=True), loc="left")
+        axis.set_title(cut_name(name, 130, 8.5, bold=True), loc="left")
         axis.set_xlabel("probability of the answer")
         axis.legend(fontsize=6.5, loc="upper left")
     axes[0, 0].set_ylabel("share that is right")
@@ -318,7 +318,7 @@ def _values(runs: Sequence[RunResults]) -> Any:
                 linestyle=line.line,
                 linewidth=1.2,
                 markersize=3,
-                label=f"{run_name(run, 50)}: {short(name, 60, 6.5)}" if len(runs) > 1 else short(name, 110, 6.5),
+                label=f"{run_name(run, 50)}: {cut_name(name, 60, 6.5)}" if len(runs) > 1 else cut_name(name, 110, 6.5),
             )
         unit = shown[0][2].unit
         if any(run.graph.number(name).scale == "log" for _, run, _ in shown if name in run.graph.numbers):
@@ -329,7 +329,7 @@ def _values(runs: Sequence[RunResults]) -> Any:
                 log_axis.set_minor_formatter("")
         ends = [value for _, _, one in shown for pair in one.pairs for value in pair]
         axis.plot([min(ends), max(ends)], [min(ends), max(ends)], **DIAGONAL)
-        axis.set_title(short(f"{name}, {unit}" if unit else name, 140, 8.5, bold=True), loc="left")
+        axis.set_title(cut_name(f"{name}, {unit}" if unit else name, 140, 8.5, bold=True), loc="left")
         axis.set_xlabel("true")
         axis.set_ylabel("predicted mean")
         if len(runs) > 1:

@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 INK, PALE, GRID = "#222222", "#d9d9d9", "#e6e6e6"
 
 
-class Look(NamedTuple):
+class HeadLook(NamedTuple):
     """How a head is drawn."""
 
     colour: str
@@ -32,19 +32,19 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "softmax": Look("#222222", "o", "--", ""),
-    "softmax-marginal": Look("#56b4e9", "v", ":", "...."),
-    "independent": Look("#999999", "D", "-.", "xxx"),
-    "bipartite": Look("#d55e00", "s", "-", ""),
-    "bipartite-two": Look("#0072b2", "^", "-", "///"),
-    "ensemble": Look("#e69f00", "P", "--", "---"),
-    "prototypes": Look("#009e73", "X", "-", "\\\\"),
-    "prototypes-without-graph": Look("#009e73", "x", ":", "++"),
-    "auto": Look("#cc79a7", "*", "-", "oo"),
-    "sklearn-logistic": Look("#666666", "<", "--", "||"),
-    "sklearn-discriminant": Look("#666666", ">", ":", "**"),
+    "softmax": HeadLook("#222222", "o", "--", ""),
+    "softmax-marginal": HeadLook("#56b4e9", "v", ":", "...."),
+    "independent": HeadLook("#999999", "D", "-.", "xxx"),
+    "bipartite": HeadLook("#d55e00", "s", "-", ""),
+    "bipartite-two": HeadLook("#0072b2", "^", "-", "///"),
+    "ensemble": HeadLook("#e69f00", "P", "--", "---"),
+    "prototypes": HeadLook("#009e73", "X", "-", "\\\\"),
+    "prototypes-without-graph": HeadLook("#009e73", "x", ":", "++"),
+    "auto": HeadLook("#cc79a7", "*", "-", "oo"),
+    "sklearn-logistic": HeadLook("#666666", "<", "--", "||"),
+    "sklearn-discriminant": HeadLook("#666666", ">", ":", "**"),
 }
-_OTHER = Look("#009e73", "*", "-", "")
+_OTHER = HeadLook("#009e73", "*", "-", "")
 _STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 10.5,

@@ -136,7 +136,7 @@ def _record(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
         record: dict[str, Any] = unseal(data)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_checkpoint(path, error) from error
     except (ValueError, RecursionError) as error:
         raise damage(path, str(error)) from None
     if record.get("format") != FORMAT or not isinstance(record.get("version"), int):
@@ -165,7 +165,7 @@ def _tensors(path: Path, expected: dict[str, Any]) -> dict[str, Tensor]:
             while done < size and (count := file.readinto(view[done:])):
                 done += count
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_checkpoint(path, error) from error
     if fault := damage_of(view[:done], size=size, sha256=expected.get("sha256")):
         raise damage(path, fault)
     try:
@@ -179,7 +179,7 @@ def damage(path: Path, what: str) -> CheckpointError:
     return CheckpointError(f"{path}: damaged: {what}", damaged=True)
 
 
-def unreadable(path: Path, error: OSError) -> CheckpointError:
+def unreadable_checkpoint(path: Path, error: OSError) -> CheckpointError:
     """The error for a file: a lost file is damage; one without read permission is not, and the user can help."""
     if error.errno in _LOST:
         return damage(path, reason_of(error))

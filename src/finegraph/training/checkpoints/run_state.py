@@ -30,7 +30,7 @@ _ROWS = ("head.fine", "head.coarse")
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is.
 
     Attributes:
@@ -87,7 +87,7 @@ def _list_digest(samples: Iterable[Sample]) -> str:
 def capture(
     network: Network,
     optimizer: torch.optim.Optimizer,
-    progress: Progress,
+    progress: RunProgress,
     data: Mapping[str, str],
     *,
     graph: bool = False,
@@ -129,7 +129,7 @@ def restore(
     tensors: Mapping[str, Shaped[Tensor, " ..."]],
     state: Mapping[str, Any],
     data: Mapping[str, str],
-) -> Progress:
+) -> RunProgress:
     """Restore a checkpoint; returns how far the run was.
 
     Raises:
@@ -137,7 +137,7 @@ def restore(
         CheckpointError: the checkpoint is of another network, or of another version.
     """
     try:
-        progress, before = Progress(**state["progress"]), state["data"]
+        progress, before = RunProgress(**state["progress"]), state["data"]
         changed = [name for name in sorted({*before, *data}) if before.get(name) != data.get(name)]
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"the checkpoint is not one of this version of training: {error}") from error

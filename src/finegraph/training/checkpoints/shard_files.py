@@ -42,7 +42,12 @@ from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.tensor_frame import Frame, read_frame
 from finegraph.graph import LabelGraph
 from finegraph.graph.label_shards import LabelShard
-from finegraph.training.checkpoints.checkpoint_reader import CheckpointName, damage, unreadable, with_fallback
+from finegraph.training.checkpoints.checkpoint_reader import (
+    CheckpointName,
+    damage,
+    unreadable_checkpoint,
+    with_fallback,
+)
 from finegraph.training.checkpoints.kept_checkpoints import KeptCheckpoints
 from finegraph.training.checkpoints.tensor_file import TYPES, TensorWriter
 from finegraph.training.distributed import Ranks
@@ -382,7 +387,7 @@ def _read(path: Path) -> Any:
     try:
         return map_file(path)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_checkpoint(path, error) from error
 
 
 def _unsealed(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from finegraph.errors import Conflict, ConflictError, InputError, UnknownNameError
 from finegraph.labelling import CellState, Decision, Edit, EditResult, Numbers, change_from_dict
 from finegraph.web.label import request_bodies as bodies
-from finegraph.web.label.file_routes import listed
+from finegraph.web.label.file_routes import import_preview
 from finegraph.web.label.json_routes import JsonRouter, only_for
 from finegraph.web.label.photo_routes import PhotoNumbers
 from finegraph.web.label.request_bodies import (
@@ -169,7 +169,7 @@ def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -
     """A conflict with the present value, its version, and the number of its photo."""
     content: Json = conflict.to_dict()
     if conflict.what == "preview" and "changes" in conflict.theirs:
-        content["theirs"] = listed(conflict.theirs)
+        content["theirs"] = import_preview(conflict.theirs)
     with suppress(UnknownNameError):  # removed: there is nothing left to choose
         if conflict.what == "photo" and conflict.photo is not None and conflict.kind is not None:
             now = session.store.photo_cells([conflict.photo]).get(conflict.photo, {}).get(conflict.kind)

@@ -52,9 +52,9 @@ def file_routes(session: LabelSession) -> APIRouter:
     def preview(body: ImportFile) -> Json:
         content = read_content(body.name, body.text, store)
         if isinstance(content, Comparisons):
-            return listed(store.preview_comparisons(content).to_dict())
+            return import_preview(store.preview_comparisons(content).to_dict())
         planned = store.preview_photos(content) if isinstance(content, list) else store.preview_import(content)
-        return listed(planned.to_dict())
+        return import_preview(planned.to_dict())
 
     @router.post("/import")
     def import_file(body: Import) -> Json:
@@ -72,7 +72,7 @@ def file_routes(session: LabelSession) -> APIRouter:
     return router
 
 
-def listed(preview: Json) -> Json:
+def import_preview(preview: Json) -> Json:
     """A preview of an import as it is sent: the number of changes, and the first of them."""
     return {**preview, "total": len(preview["changes"]), "changes": preview["changes"][:MAX_LISTED]}
 

@@ -86,7 +86,7 @@ MAX_CACHE_BYTES = 48 << 20
 _DECODING = threading.Semaphore(2)
 
 
-class Thumbnails:
+class ThumbnailCache:
     """A cache of thumbnails, up to a number of bytes."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
@@ -129,7 +129,7 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
 def photo_routes(session: LabelSession) -> APIRouter:
     """The route of the thumbnails."""
     router = JsonRouter()
-    photos, thumbnails = PhotoNumbers(session), Thumbnails()
+    photos, thumbnails = PhotoNumbers(session), ThumbnailCache()
 
     @router.get("/photos/{number}/{size}")
     def photo(number: str, size: Literal["small", "medium", "large"]) -> Response:

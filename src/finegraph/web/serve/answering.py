@@ -45,7 +45,7 @@ _BASE_BYTES, _BYTES_PER_LABEL = 64 << 10, 42
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class PhotoQuestion:
     """A question about a photo; photos with equal questions are answered together.
 
     Attributes:
@@ -138,7 +138,7 @@ class ServedModel:
 
     def ask(
         self, given: Mapping[str, object] | None = None, settings: PredictionSettings | None = None, key: str = ""
-    ) -> Ask:
+    ) -> PhotoQuestion:
         """A question, checked against the graph.
 
         Raises:
@@ -146,7 +146,7 @@ class ServedModel:
             UnknownNameError: a kind or a label that the graph does not have.
         """
         evidence = Given(self.model.graph, given, ["photo"])
-        return Ask(given=evidence, settings=settings or PredictionSettings(), key=key)
+        return PhotoQuestion(given=evidence, settings=settings or PredictionSettings(), key=key)
 
     def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
         """The scores and features of pictures of the size that the network sees."""
@@ -174,7 +174,7 @@ class ServedModel:
             for row in range(len(features))
         ]
 
-    def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
+    def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: PhotoQuestion) -> list[Prediction]:
         """The predictions for photos with these scores and the same question.
 
         Raises:

@@ -18,7 +18,7 @@ import torch
 
 from finegraph.model import Prediction
 from finegraph.web.decode_lane import Pixels
-from finegraph.web.serve.answering import Ask, Scores, ServedModel
+from finegraph.web.serve.answering import PhotoQuestion, Scores, ServedModel
 
 _LOG = logging.getLogger("finegraph.web")
 
@@ -37,7 +37,7 @@ class Job:
     model: ServedModel
     picture: Pixels
     name: str
-    ask: Ask | None
+    ask: PhotoQuestion | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _outcomes(jobs: Sequence[Job]) -> list[Done | Exception]:
     except Exception as error:
         return [error] * len(jobs)
     outcomes: list[Done | Exception] = [Done(row, None) for row in scores]
-    groups: dict[Ask, list[int]] = {}
+    groups: dict[PhotoQuestion, list[int]] = {}
     for number, job in enumerate(jobs):
         if job.ask is not None:
             groups.setdefault(job.ask, []).append(number)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from starlette.responses import JSONResponse
 
 from finegraph.errors import PhotoFileError
-from finegraph.model.teaching.lesson import MAX_NAME, MAX_PERSON, TaughtPhoto, check_id, check_person
+from finegraph.model.teaching.lesson import MAX_NAME, MAX_PERSON, TaughtPhoto, check_id, check_teacher
 from finegraph.model.teaching.taught_photos import kept_features, photo_name
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
@@ -25,7 +25,7 @@ from finegraph.web.serve.batching import Done
 from finegraph.web.serve.photo_requests import admitted_upload, answer_photos
 from finegraph.web.serve.schemas import LessonsBody, TaughtBody, multipart
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.serve.uploads import Photo
+from finegraph.web.serve.uploads import UploadedPhoto
 from finegraph.workflows.teach import TeachResult, parse_parents
 
 MAX_LISTED = 1000
@@ -70,7 +70,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
         """
         async with admitted_upload(state, request, FIELDS, min_photos=0) as upload:
             lesson_id = check_id(upload.one("id", secrets.token_hex(8)))
-            person = check_person(upload.one("person", "").strip())
+            person = check_teacher(upload.one("person", "").strip())
             given, new = upload.fields.get("parent", ()), upload.flag("new", False)
             classifier = state.model.model
             parents = parse_parents(classifier.graph, given) if given or new else None
@@ -100,12 +100,12 @@ def lesson_routes(state: ServerState) -> APIRouter:
         """Take a lesson back, as if it had never been taught."""
         if all(taught_lesson.id != lesson for taught_lesson in state.model.model.lessons):
             raise ProblemError("not-found", "There is no lesson of this id.")
-        return JSONResponse(_content(state, await state.forget(lesson, person=check_person(person.strip()))))
+        return JSONResponse(_content(state, await state.forget(lesson, person=check_teacher(person.strip()))))
 
     return router
 
 
-async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
+async def _photos(state: ServerState, photos: list[UploadedPhoto]) -> list[TaughtPhoto]:
     """The photos as the lesson keeps them; one that cannot be read fails the whole lesson."""
     if not photos:
         return []
@@ -125,7 +125,9 @@ async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
     return taught
 
 
-async def _other_views(state: ServerState, photo: Photo, model: ServedModel, views: int) -> list[NDArray[np.float32]]:
+async def _other_views(
+    state: ServerState, photo: UploadedPhoto, model: ServedModel, views: int
+) -> list[NDArray[np.float32]]:
     """The features of the parts of a photo that count with its middle, where the model was fitted to several views."""
     features = []
     for view in range(2, views + 1):

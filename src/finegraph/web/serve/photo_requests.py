@@ -18,11 +18,11 @@ from finegraph.errors import PhotoFileError
 from finegraph.search import StoredPhoto
 from finegraph.web.admission import client_name
 from finegraph.web.problems import ProblemError
-from finegraph.web.serve.answering import Ask, ServedModel
+from finegraph.web.serve.answering import PhotoQuestion, ServedModel
 from finegraph.web.serve.batching import Done
 from finegraph.web.serve.searching import OpenIndex
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.serve.uploads import Photo, Upload, read_upload
+from finegraph.web.serve.uploads import Upload, UploadedPhoto, read_upload
 
 
 @contextlib.asynccontextmanager
@@ -54,7 +54,7 @@ async def admitted_upload(
 
 
 async def answer_photos(
-    state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
+    state: ServerState, photos: Sequence[UploadedPhoto], model: ServedModel, ask: PhotoQuestion | None
 ) -> list[Done | PhotoFileError]:
     """The outcome of each photo of a request, in order; an error for a photo that cannot be read.
 
@@ -72,7 +72,7 @@ async def answer_photos(
     return outcomes
 
 
-def bad_photos(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
+def bad_photos(photos: Sequence[UploadedPhoto], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
     """The photos that could not be read.
 
     Raises:
@@ -112,7 +112,9 @@ def stored_contents(state: ServerState, opened: OpenIndex, photos: Sequence[Stor
     return contents
 
 
-def copies_of(state: ServerState, model: ServedModel, photos: Sequence[Photo]) -> list[list[dict[str, Any]] | None]:
+def copies_of(
+    state: ServerState, model: ServedModel, photos: Sequence[UploadedPhoto]
+) -> list[list[dict[str, Any]] | None]:
     """For each photo its copies in the index as JSON; None if there is no index, or none that can be opened now."""
     if state.index is None:
         return [None] * len(photos)

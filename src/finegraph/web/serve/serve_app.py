@@ -28,7 +28,7 @@ from finegraph.web.serve.model_routes import model_routes
 from finegraph.web.serve.predict_routes import predict_routes
 from finegraph.web.serve.schemas import HealthBody
 from finegraph.web.serve.search_routes import label_search_routes, search_routes
-from finegraph.web.serve.server_state import ServerState, Statistics
+from finegraph.web.serve.server_state import ServerCounters, ServerState
 from finegraph.web.server import SHARED, mount_assets, page_response
 
 PAGE = Path(__file__).parent / "page"
@@ -151,7 +151,7 @@ class _LessonRefresh:
 class _RequestCounter:
     """Middleware that counts requests by route and status, and measures how long they take."""
 
-    def __init__(self, app: ASGIApp, statistics: Statistics) -> None:
+    def __init__(self, app: ASGIApp, statistics: ServerCounters) -> None:
         self._app, self._statistics = app, statistics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -21,19 +21,19 @@ from finegraph.model import PhotoClassifier
 from finegraph.model.teaching.lesson import Lesson, TaughtPhoto
 from finegraph.web.admission import Admission
 from finegraph.web.decoding import DecodingPool
-from finegraph.web.serve.answering import Ask, ServedModel
+from finegraph.web.serve.answering import PhotoQuestion, ServedModel
 from finegraph.web.serve.batching import Batcher, Done, Job
 from finegraph.web.serve.photo_files import PhotoFiles, SamplePhotos, Thumbnails
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.web.serve.serve_settings import ServeSettings
-from finegraph.web.serve.uploads import Photo
+from finegraph.web.serve.uploads import UploadedPhoto
 from finegraph.workflows.teach import ModelState, TeachResult, taught
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32)
 
 
-class Statistics:
+class ServerCounters:
     """The counters of one server.
 
     Args:
@@ -85,7 +85,7 @@ class ServerState:
         self.admission = Admission(
             settings.queue, (_MAX_BODIES * max_bytes) >> 20, settings.per_client, max_request_bytes=max_bytes
         )
-        self.statistics = Statistics(
+        self.statistics = ServerCounters(
             lambda: self.admission.inside,
             lambda: self.admission.refused,
             lambda: self.pool.killed,
@@ -119,7 +119,7 @@ class ServerState:
         self.given_threads.shutdown(wait=False)
         await self.pool.__aexit__()
 
-    async def look(self, photo: Photo, model: ServedModel, ask: Ask | None, view: int = 1) -> Done:
+    async def look(self, photo: UploadedPhoto, model: ServedModel, ask: PhotoQuestion | None, view: int = 1) -> Done:
         """Decode a photo, or a part of it, and run it through the network.
 
         Raises:

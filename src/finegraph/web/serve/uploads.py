@@ -34,7 +34,7 @@ class _MemoryParser(MultiPartParser):
         self.ended = True
 
 
-class Photo(NamedTuple):
+class UploadedPhoto(NamedTuple):
     """An uploaded file: its name on the client, and its bytes."""
 
     name: str
@@ -44,7 +44,7 @@ class Photo(NamedTuple):
 class Upload(NamedTuple):
     """A multipart request."""
 
-    photos: list[Photo]
+    photos: list[UploadedPhoto]
     fields: dict[str, list[str]]
 
     def one(self, name: str, default: str) -> str:
@@ -131,7 +131,9 @@ async def _sort_parts(items: Sequence[tuple[str, str | UploadFile]], known: Sequ
     for name, value in items:
         if isinstance(value, UploadFile) and name == "photo":
             content = await value.read()
-            upload.photos.append(Photo((value.filename or "")[:MAX_NAME] or f"photo {len(upload.photos) + 1}", content))
+            upload.photos.append(
+                UploadedPhoto((value.filename or "")[:MAX_NAME] or f"photo {len(upload.photos) + 1}", content)
+            )
         elif isinstance(value, str) and name in known:
             upload.fields.setdefault(name, []).append(value)
         else:

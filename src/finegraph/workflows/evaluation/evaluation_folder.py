@@ -30,7 +30,7 @@ from finegraph.workflows.evaluation.report_details import FoundDetails, write_de
 _NAME = re.compile(r"\w[\w.+=-]*")
 
 
-def check_name(evaluations: Path, name: str) -> None:
+def check_evaluation_name(evaluations: Path, name: str) -> None:
     """Raise if an evaluation cannot have a name.
 
     Raises:

@@ -11,12 +11,12 @@ from typing import Any
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import IndexFolderError, InputError, PhotoFileError, unknown_name
 from finegraph.model.features.keys import photo_key
-from finegraph.search.index_state import AGAIN, IndexState, ListsEntry, read_bytes, read_state
-from finegraph.search.index_writer import Identity, Place, Stored, stored_in
+from finegraph.search.index_state import AGAIN, IndexState, ListsEntry, mapped_bytes, read_state
+from finegraph.search.index_writer import Identity, IndexedPlace, Stored, stored_in
 from finegraph.search.list_files import read_code_recall
 from finegraph.search.milvus_photos import MilvusCollection, MilvusPhotos
 from finegraph.search.milvus_writer import open_writer, stored_row
-from finegraph.search.photo_index import read_graph
+from finegraph.search.photo_index import read_index_graph
 from finegraph.search.segments import Segment
 
 Progress = Callable[[int, int], None]
@@ -128,7 +128,7 @@ def remove_photos(
     if not photos and not labels and not missing:
         raise InputError("expected photos, folders or fine labels to remove, got none")
     with open_writer(folder) as writer:
-        wanted: dict[Identity, Place] = {}
+        wanted: dict[Identity, IndexedPlace] = {}
         if labels:
             of_labels = list(writer.listed(labels=list(labels)))
             for label in labels:
@@ -231,7 +231,7 @@ def check_index(
     damaged = []
     for file in state.files:
         try:
-            read_bytes(path, file)
+            mapped_bytes(path, file)
         except (IndexFolderError, FileNotFoundError) as error:
             damaged.append(str(error) if isinstance(error, IndexFolderError) else f"{path / file.name}: it is missing")
     missing: list[str] = []
@@ -239,7 +239,7 @@ def check_index(
     collection = None if damaged else _collection(path, state)
     total = state.photos if collection is None else collection.count()
     if photos and not damaged:
-        read_graph(path, state)
+        read_index_graph(path, state)
         _check_photos(_listed(path, state, collection), total, missing, changed, progress)
     return IndexCheck(
         folder=str(path),
@@ -278,7 +278,7 @@ def _collection(path: Path, state: IndexState) -> MilvusCollection | None:
     """The photos of an index that Milvus holds; None for files."""
     if state.engine is None:
         return None
-    return MilvusPhotos(state.engine, state.dimensions, read_graph(path, state)).collection
+    return MilvusPhotos(state.engine, state.dimensions, read_index_graph(path, state)).collection
 
 
 def _listed(path: Path, state: IndexState, collection: MilvusCollection | None) -> Iterator[Stored]:

@@ -34,7 +34,7 @@ from finegraph.training.records.run_folder import RunFolder, read_kept, write_ke
 
 if TYPE_CHECKING:
     from finegraph.labelling import PhotoLabel
-    from finegraph.labelling.store.graph_columns import Column
+    from finegraph.labelling.store.graph_columns import StoreColumn
 
 _VERSION = re.compile(r"(.+\.db|[^/]+://[^/]*/.*)@([0-9]+)", re.IGNORECASE | re.DOTALL)
 """A store and an edit. In a URL the edit stands after the name of the database, so that no host is taken for one."""
@@ -91,7 +91,7 @@ class StoredLabels:
         folder = source_folder(source)
         labelled = []
         for sample in samples:
-            photo_labels = self.photos.get(photo_key(sample.path, folder))
+            photo_labels = self.photos.get(stored_photo_key(sample.path, folder))
             labelled.append(replace(sample, kinds={**sample.kinds, **photo_labels}) if photo_labels else sample)
         return Samples(labelled, samples.source, samples.notes)
 
@@ -133,7 +133,7 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
     if not is_store(text):
         return StoredLabels(graph=_model_graph(text) if _has_model(text) else source_graph(text))
     from finegraph.labelling import LabelStore
-    from finegraph.labelling.store.graph_columns import graph_of
+    from finegraph.labelling.store.graph_columns import stored_graph
     from finegraph.labelling.store.renames import present_names
 
     place_of, at = split_version(text)
@@ -142,14 +142,14 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
         last = store.version
         version = last if at is None else at
         if not 1 <= version <= last:
-            raise InputError(f"{shown_place(text)}: there is no such version; the store has versions 1 to {last}")
+            raise InputError(f"{shown_source(text)}: there is no such version; the store has versions 1 to {last}")
         (fine, columns), labels = store.columns(version), store.photo_labels(version)
         renamed = present_names(store.renames(version=version), fine)
     photos: dict[str, dict[str, str]] = {}
     by_name = {column.name: column for column in columns}
     for label in labels:
         photos.setdefault(label.photo, {}).update(_kinds_of(by_name[label.kind], label))
-    return StoredLabels(graph=graph_of(fine, columns), photos=photos, renamed=renamed)
+    return StoredLabels(graph=stored_graph(fine, columns), photos=photos, renamed=renamed)
 
 
 def _has_model(place: str) -> bool:
@@ -191,7 +191,7 @@ def split_version(place: str) -> tuple[str, int | None]:
     return (at[1], int(at[2])) if at else (place, None)
 
 
-def _kinds_of(column: Column, label: PhotoLabel) -> dict[str, str]:
+def _kinds_of(column: StoreColumn, label: PhotoLabel) -> dict[str, str]:
     """What a photo label says of the kinds of the graph; several possible labels say nothing of one photo."""
     if isinstance(label.value, str):
         return {label.kind: label.value}
@@ -204,7 +204,7 @@ def _kinds_of(column: Column, label: PhotoLabel) -> dict[str, str]:
 # ---- what a run keeps ------------------------------------------------------------------------------------------------
 
 
-def version_of(place: str) -> int:
+def named_edit(place: str) -> int:
     """The edit that the name of a store names, or else the last one there is."""
     name, version = split_version(place)
     if version is not None:
@@ -220,7 +220,7 @@ def at_version(place: str, version: int) -> str:
     return f"{split_version(place)[0]}@{version}"
 
 
-def shown_place(place: str) -> str:
+def shown_source(place: str) -> str:
     """The name of a graph file or a store that may be written down: without the password that a URL may have."""
     if "://" not in place:
         return place
@@ -269,7 +269,7 @@ def source_folder(source: str) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def photo_key(path: Path, folder: Path) -> str:
+def stored_photo_key(path: Path, folder: Path) -> str:
     """The key of a photo in a store: its path relative to the source if it lies there, else its whole path."""
     for one, base in ((path, folder), (path.absolute(), folder.absolute())):
         if one.is_relative_to(base):

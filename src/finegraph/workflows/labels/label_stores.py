@@ -15,7 +15,7 @@ from pathlib import Path
 from finegraph.errors import DamagedStoreError, GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling import EditResult, LabelStore
-from finegraph.workflows.labels.graph_sources import is_store, shown_place, split_version
+from finegraph.workflows.labels.graph_sources import is_store, shown_source, split_version
 
 GRAPH_ENDINGS = (".csv", ".json")
 IMPORTER = "import"
@@ -44,7 +44,7 @@ def open_store(
     if is_store(place):
         refuse_two(database)
         if split_version(place)[1] is not None:
-            raise InputError(f"{shown_place(place)}: an earlier state can be read but not opened to work in")
+            raise InputError(f"{shown_source(place)}: an earlier state can be read but not opened to work in")
         return _opened(place, write)
     _refuse_no_graph(place)
     target = database if database is not None else os.fspath(store_beside(place))

@@ -22,7 +22,7 @@ from finegraph.errors import InputError, PhotoFileError
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.labelling import LabelStore
-from finegraph.labelling.store.graph_columns import Column, graph_of
+from finegraph.labelling.store.graph_columns import StoreColumn, stored_graph
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
 
 if TYPE_CHECKING:  # loaded only with a model, since torch takes seconds to load
@@ -120,7 +120,7 @@ def make_suggestions(
 
 
 def _learnt(
-    classifier: PhotoClassifier, fine: Sequence[str], columns: Sequence[Column], found: Features, rows: Ints
+    classifier: PhotoClassifier, fine: Sequence[str], columns: Sequence[StoreColumn], found: Features, rows: Ints
 ) -> tuple[dict[str, Floats], dict[tuple[str, str], tuple[str, ...]]] | None:
     """What all classes together say of each cell, and which classes are the reason; None if that cannot be learnt."""
     import torch
@@ -131,7 +131,7 @@ def _learnt(
     scaling = classifier.network.scaling
     if classifier.statistics is None or scaling is None or not columns:
         return None
-    graph = graph_of(fine, columns)
+    graph = stored_graph(fine, columns)
     with torch.no_grad():
         scaled = scaling(found.fine.to(classifier.network.head.fine.weight)).double().cpu()
     counts = torch.from_numpy(np.bincount(rows, minlength=len(fine)).astype(np.float64))
@@ -182,7 +182,7 @@ def _marginals(classifier: PhotoClassifier, features: Features) -> dict[str, NDA
 
 def _beliefs(
     classifier: PhotoClassifier,
-    column: Column,
+    column: StoreColumn,
     marginals: dict[str, NDArray[np.floating]],
     rows: NDArray[np.int64],
     photos: NDArray[np.int64],

@@ -92,7 +92,7 @@ def photos_by_label(samples: Samples) -> dict[str, list[str]]:
     return found
 
 
-def photos_of(fine: Sequence[str], by_label: dict[str, list[str]], count: int) -> tuple[str, ...]:
+def example_photos(fine: Sequence[str], by_label: dict[str, list[str]], count: int) -> tuple[str, ...]:
     """A few photos of some fine labels, one of each before a second one of any."""
     found: list[str] = []
     for turn in range(count):
@@ -132,8 +132,8 @@ def cells_part(
     chosen = [*doubtful[:MAX_CELLS], *empty[:MAX_CELLS]]
     listed = []
     for cell, alike in zip(chosen, alike_with_label(graph, statistics, chosen), strict=True):
-        own = {"label": cell.fine, "photos": list(photos_of([cell.fine], by_label, _CELL_PHOTOS))}
-        others = [{"label": fine, "photos": list(photos_of([fine], by_label, 1))} for fine in alike]
+        own = {"label": cell.fine, "photos": list(example_photos([cell.fine], by_label, _CELL_PHOTOS))}
+        others = [{"label": fine, "photos": list(example_photos([fine], by_label, 1))} for fine in alike]
         odds = {"odds": min(cell.odds, 1e12), "odds_if_empty": min(cell.odds_if_empty, 1e12)}
         listed.append({**cell_entry(cell), **odds, "own": own, "alike": others})
     return {
@@ -169,7 +169,7 @@ def tree_part(
     def node(rows: NDArray[np.int64], depth: int) -> dict[str, Any]:
         if depth < 0 or len(rows) == 1:
             fine = [graph.fine[row] for row in rows.tolist()]
-            leaves = [{"label": name, "photos": list(photos_of([name], by_label, _LEAF_PHOTOS))} for name in fine]
+            leaves = [{"label": name, "photos": list(example_photos([name], by_label, _LEAF_PHOTOS))} for name in fine]
             return leaves[0] if len(rows) == 1 else {"label": group_name(graph, rows), "children": leaves}
         own = levels[depth][rows]
         groups = [rows[own == group] for group in dict.fromkeys(own.tolist())]

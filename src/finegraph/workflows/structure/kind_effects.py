@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, verdict
+from finegraph.evaluation.intervals import MeanInterval, paired_bootstrap_interval, verdict
 from finegraph.evaluation.sure import judge_statements
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds
-from finegraph.model.structure.graph_statistics import held_out_probs, posterior_of, statistics_for, without_photos
+from finegraph.model.structure.graph_statistics import head_posterior, held_out_probs, statistics_for, without_photos
 from finegraph.workflows.structure.seen_photos import LabelledPhotos, SeenPhotos
 
 FOLDS = 5
@@ -32,7 +32,7 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class GraphAnswers:
     """What a graph answers, photo by photo.
 
     Attributes:
@@ -73,10 +73,10 @@ class KindEffect:
         sure_wrong: the share of sure answers that are wrong, with the kind; None if there are none.
     """
 
-    log_likelihood: Interval
-    top1: Interval
-    sure: Interval
-    named: Interval
+    log_likelihood: MeanInterval
+    top1: MeanInterval
+    sure: MeanInterval
+    named: MeanInterval
     sure_wrong: float | None
 
     @property
@@ -94,7 +94,7 @@ class KindEffect:
         return {**asdict(self), "verdict": self.words}
 
 
-def effect_of(with_kind: Answers, without: Answers) -> KindEffect:
+def effect_of(with_kind: GraphAnswers, without: GraphAnswers) -> KindEffect:
     """Compare answers to the same photos."""
     return KindEffect(
         log_likelihood=paired_bootstrap_interval(with_kind.log_probs, without.log_probs),
@@ -138,7 +138,7 @@ class PhotoJudge:
             f"{len(self.photos):,} training photos that are held out in turn, though they took part in finding groups"
         )
 
-    def answers(self, graph: LabelGraph) -> Answers:
+    def answers(self, graph: LabelGraph) -> GraphAnswers:
         """The answers with a graph of the same fine labels, variances and effects being fitted to it."""
         assert self.photos is not None
         statistics = self.seen.statistics
@@ -151,18 +151,18 @@ class PhotoJudge:
         for own, asked in fitted:
             head = own.solve(graph)
             for rows in torch.split(asked, _AT_ONCE):
-                parts.append(self._part(graph, posterior_of(head, features[rows], warm), rows))
+                parts.append(self._part(graph, head_posterior(head, features[rows], warm), rows))
                 order.append(rows)
         place = np.argsort(torch.cat(order).numpy(), kind="stable")
-        return Answers(**{name: _joined(parts, name)[place] for name in Answers.__dataclass_fields__})
+        return GraphAnswers(**{name: _joined(parts, name)[place] for name in GraphAnswers.__dataclass_fields__})
 
-    def _part(self, graph: LabelGraph, posterior: Posterior, rows: torch.Tensor) -> Answers:
+    def _part(self, graph: LabelGraph, posterior: Posterior, rows: torch.Tensor) -> GraphAnswers:
         assert self.photos is not None
         fine = self.photos.targets[rows]
         log_probs = posterior.log_probs().double()
         stated = posterior.answer(self.risk)
         judged = judge_statements(graph, stated, fine.numpy(), {})
-        return Answers(
+        return GraphAnswers(
             log_probs=log_probs.gather(1, fine[:, None])[:, 0].clamp_min(-50.0).numpy(),
             right=(log_probs.argmax(dim=1) == fine).numpy(),
             sure=np.array([one is not None for one in stated]),
@@ -171,7 +171,7 @@ class PhotoJudge:
         )
 
 
-def confusions(seen: SeenPhotos) -> tuple[Float[Tensor, "row fine"], Int[Tensor, " row"]] | None:
+def held_out_confusions(seen: SeenPhotos) -> tuple[Float[Tensor, "row fine"], Int[Tensor, " row"]] | None:
     """How probable each fine label is on training photos that are held out in turn, and their labels.
 
     None if the photos are gone, or no class has two.
@@ -197,5 +197,5 @@ def _some(photos: LabelledPhotos) -> LabelledPhotos:
     return LabelledPhotos(samples=samples, features=photos.features[rows], targets=photos.targets[rows])
 
 
-def _joined(parts: Iterable[Answers], name: str) -> NDArray[Any]:
+def _joined(parts: Iterable[GraphAnswers], name: str) -> NDArray[Any]:
     return np.concatenate([getattr(part, name) for part in parts])

@@ -20,7 +20,7 @@ from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.head_solver import SolvedHead, SolverSettings, solve_head
 from finegraph.model.fitting.target_log_probs import target_log_probs
 from finegraph.workflows.studies.fitted_head import TOLERANCE, Fitted, JointAnswers, middles
-from finegraph.workflows.studies.photo_sets import Part
+from finegraph.workflows.studies.photo_sets import PhotoMatrices
 
 WEAKEST_SHRINKAGE, STRONGEST_SHRINKAGE = 0.1, 30.0
 
@@ -30,7 +30,9 @@ def shrinkages(count: int) -> tuple[float, ...]:
     return middles(WEAKEST_SHRINKAGE, STRONGEST_SHRINKAGE, count)
 
 
-def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: Part, val: Part, count: int) -> Fitted:
+def fit_closed_form(
+    head: str, graph: LabelGraph, own_graph: LabelGraph, train: PhotoMatrices, val: PhotoMatrices, count: int
+) -> Fitted:
     """Class means in closed form, with the shrinkage under which the validation photos are most likely.
 
     Args:
@@ -47,7 +49,7 @@ def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: 
     best, likelihood = base, -math.inf
     for shrinkage in shrinkages(count):
         tried = replace(base, shrinkage=shrinkage)
-        candidate = log_likelihood(solve_head(train.labelled(), own_graph, tried), val)
+        candidate = mean_log_prob(solve_head(train.labelled(), own_graph, tried), val)
         if candidate > likelihood:
             best, likelihood = tried, candidate
     began = perf_counter()
@@ -57,7 +59,7 @@ def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: 
     return fitted
 
 
-def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> Fitted:
+def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: PhotoMatrices) -> Fitted:
     """What `finegraph train` fits when nothing is set; no validation photo is used.
 
     Args:
@@ -77,7 +79,7 @@ def fit_automatically(graph: LabelGraph, own_graph: LabelGraph, train: Part) -> 
     return fitted
 
 
-def log_likelihood(solved: SolvedHead, part: Part) -> float:
+def mean_log_prob(solved: SolvedHead, part: PhotoMatrices) -> float:
     """The mean log probability of the fine labels of photos, under a head in closed form."""
     head, scaling = solved.head, solved.scaling
     assert scaling is not None

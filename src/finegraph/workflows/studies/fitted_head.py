@@ -30,7 +30,7 @@ from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.head_solver import SolvedHead
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
-from finegraph.workflows.studies.photo_sets import Part
+from finegraph.workflows.studies.photo_sets import PhotoMatrices
 
 TOLERANCE = 1e-3
 """As in `finegraph train`: ten times nearer takes twice as long and changes no metric."""
@@ -41,7 +41,7 @@ _WARM, _TIMED = 3, 12
 Loss = Callable[[], Float[Tensor, ""]]
 
 
-class Answer(NamedTuple):
+class HeadAnswer(NamedTuple):
     """What a head says of some photos.
 
     Attributes:
@@ -62,10 +62,10 @@ class Model(Protocol):
 
     def answer(
         self, features: Float[Tensor, "row feature"], coarse: Float[Tensor, "row coarse_feature"] | None, views: int
-    ) -> Answer:
+    ) -> HeadAnswer:
         """The answer to photos; the rows of the views of a photo follow each other."""
 
-    def step(self, part: Part) -> tuple[float, float] | None:
+    def step(self, part: PhotoMatrices) -> tuple[float, float] | None:
         """The milliseconds of a forward and of a backward pass of a batch; None where no step trains it."""
 
 
@@ -140,7 +140,7 @@ def step_milliseconds(heads: Sequence[nn.Module], loss: Loss) -> tuple[float, fl
     return 1000 * min(forward[_WARM:]), 1000 * min(backward[_WARM:])
 
 
-def batch_of(part: Part) -> Part:
+def batch_of(part: PhotoMatrices) -> PhotoMatrices:
     """A batch of photos, repeated if there are too few."""
     return part.at([number % len(part) for number in range(BATCH)])
 
@@ -191,13 +191,13 @@ class JointAnswers:
 
     def answer(
         self, features: Float[Tensor, "row feature"], coarse: Float[Tensor, "row coarse_feature"] | None, views: int
-    ) -> Answer:
+    ) -> HeadAnswer:
         """The answer to photos; the rows of the views of a photo follow each other."""
         features = features if self.scaling is None else self.scaling(features)
         posterior: Posterior = self.head(features, coarse) if self.two else self.head(features)
         return answer_of(self.graph, posterior, views)
 
-    def step(self, part: Part) -> tuple[float, float] | None:
+    def step(self, part: PhotoMatrices) -> tuple[float, float] | None:
         """The milliseconds of a forward and of a backward pass."""
         if not self.trained:
             return None
@@ -208,7 +208,7 @@ class JointAnswers:
         return step_milliseconds([head], lambda: head_loss(head, batch.fine, coarse, batch.target))
 
 
-def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
+def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> HeadAnswer:
     """The answer of a posterior, also about kinds and numbers of a larger graph that it does not have."""
     posterior = posterior if views == 1 else posterior.mean_views(views)
     log_probs = posterior.log_probs()
@@ -217,12 +217,12 @@ def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
     return with_implied(graph, _answer(posterior, log_probs, kinds, numbers))
 
 
-def with_implied(graph: LabelGraph, answer: Answer) -> Answer:
+def with_implied(graph: LabelGraph, answer: HeadAnswer) -> HeadAnswer:
     """The answer, with what its fine labels imply of the kinds and numbers of a graph that it says nothing of."""
     kinds = [name for name in graph.kinds if name not in answer.labels]
     numbers = [name for name in graph.numbers if name not in answer.values]
     implied = _answer(Posterior(graph, answer.log_probs), answer.log_probs, kinds, numbers)
-    return Answer(
+    return HeadAnswer(
         answer.log_probs,
         {**answer.labels, **implied.labels},
         {**answer.medians, **implied.medians},
@@ -232,7 +232,7 @@ def with_implied(graph: LabelGraph, answer: Answer) -> Answer:
 
 def _answer(
     posterior: Posterior, log_probs: Float[Tensor, "batch fine"], kinds: Sequence[str], numbers: Sequence[str]
-) -> Answer:
+) -> HeadAnswer:
     """The answer of a posterior about some of its kinds and numbers."""
     ordered = ordered_kinds(posterior.graph)
     labels, medians = {}, {}
@@ -241,4 +241,4 @@ def _answer(
         labels[name] = kind_log_probs.argmax(dim=1)
         if name in ordered:
             medians[name] = median_labels(kind_log_probs.double().exp().numpy())
-    return Answer(log_probs, labels, medians, {name: posterior.value(name, log_probs) for name in numbers})
+    return HeadAnswer(log_probs, labels, medians, {name: posterior.value(name, log_probs) for name in numbers})

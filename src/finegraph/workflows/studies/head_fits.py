@@ -33,8 +33,8 @@ from finegraph.nn import SoftmaxHead
 from finegraph.workflows.studies.closed_form_heads import fit_automatically, fit_closed_form
 from finegraph.workflows.studies.fitted_head import (
     TOLERANCE,
-    Answer,
     Fitted,
+    HeadAnswer,
     JointAnswers,
     batch_of,
     middles,
@@ -42,7 +42,7 @@ from finegraph.workflows.studies.fitted_head import (
     step_milliseconds,
     with_implied,
 )
-from finegraph.workflows.studies.photo_sets import Part
+from finegraph.workflows.studies.photo_sets import PhotoMatrices
 from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, LOGISTIC, fit_discriminant, fit_logistic
 
 _USUAL = 28
@@ -50,7 +50,9 @@ _STRONGEST, _WEAKEST = 0.3, 0.0003
 _WEAKEST_SOFTMAX = 0.0001
 
 
-def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
+def fit_study_head(
+    head: str, graph: LabelGraph, kinds: Sequence[str], train: PhotoMatrices, val: PhotoMatrices, settings: int
+) -> Fitted:
     """Choose the settings of a head and fit it.
 
     Args:
@@ -134,7 +136,9 @@ def _layer(
     return solved.head.requires_grad_(False)
 
 
-def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
+def _independent(
+    graph: LabelGraph, kinds: Sequence[str], train: PhotoMatrices, val: PhotoMatrices, settings: int
+) -> Fitted:
     """One softmax for the fine labels and one for each kind, independent of each other; numbers have none."""
     model = _Separate(graph)
     fitted = Fitted(model, settings)
@@ -176,16 +180,16 @@ class _Mean:
         self.graph = graph
         self.heads: list[SoftmaxHead] = []
 
-    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> HeadAnswer:
         assert coarse is not None
         each = [
             head(inputs).mean_views(views).log_probs()
             for head, inputs in zip(self.heads, (features, coarse), strict=True)
         ]
         mean = torch.logsumexp(torch.stack(each), dim=0) - np.log(len(each))
-        return with_implied(self.graph, Answer(mean, {}, {}, {}))
+        return with_implied(self.graph, HeadAnswer(mean, {}, {}, {}))
 
-    def step(self, part: Part) -> tuple[float, float]:
+    def step(self, part: PhotoMatrices) -> tuple[float, float]:
         batch = batch_of(part)
         assert batch.coarse is not None
         pairs = list(zip(self.heads, (batch.fine, batch.coarse), strict=True))
@@ -203,7 +207,7 @@ class _Separate:
         self.fine: SoftmaxHead | None = None
         self.kinds: dict[str, tuple[Tensor, SoftmaxHead | None]] = {}
 
-    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> HeadAnswer:
         assert self.fine is not None
         log_probs = self.fine(features).mean_views(views).log_probs()
         ordered, labels, medians = ordered_kinds(self.graph), {}, {}
@@ -217,9 +221,9 @@ class _Separate:
                 median = seen[torch.from_numpy(median_labels(kind_log_probs.double().exp().numpy()))]
             if name in ordered:
                 medians[name] = median.numpy()
-        return with_implied(self.graph, Answer(log_probs, labels, medians, {}))
+        return with_implied(self.graph, HeadAnswer(log_probs, labels, medians, {}))
 
-    def step(self, part: Part) -> tuple[float, float]:
+    def step(self, part: PhotoMatrices) -> tuple[float, float]:
         assert self.fine is not None
         batch = batch_of(part)
         layers = [(self.fine, batch.target)]

@@ -75,7 +75,7 @@ def method(row: Row) -> str:
     return f"{row['head']} ({row['kinds']})" if row["kinds"] else str(row["head"])
 
 
-def value_text(row: Row | None, *, interval: bool = True) -> str:
+def mean_text(row: Row | None, *, interval: bool = True) -> str:
     """A mean with its interval."""
     if row is None:
         return ""
@@ -104,7 +104,7 @@ def difference_text(row: Row | None, *, interval: bool = True) -> str:
 def _judged_text(row: Row | None, *, interval: bool = False) -> str:
     """A mean, and whether it is better or worse than softmax."""
     judged = row is not None and row["verdict"] in ("better", "worse")
-    return value_text(row, interval=interval) + (f" **{row['verdict']}**" if judged and row is not None else "")
+    return mean_text(row, interval=interval) + (f" **{row['verdict']}**" if judged and row is not None else "")
 
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -126,7 +126,7 @@ def _at(rows: Sequence[Row], place: tuple[str, int, bool]) -> list[Row]:
 
 
 def _section(title: str, rows: Sequence[Row], metric: str, study: Study) -> str:
-    return _by_amount(title, rows, metric, study, value_text)
+    return _by_amount(title, rows, metric, study, mean_text)
 
 
 def _differences(title: str, rows: Sequence[Row], metric: str, study: Study) -> str:
@@ -166,7 +166,7 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     lines = []
     for name, method_rows in by_method(row for row in rows if row["amount"] == amount).items():
         cells = {row["metric"]: row for row in method_rows}
-        lines.append([name, *(value_text(cells.get(KIND + kind)) for kind in shown)])
+        lines.append([name, *(mean_text(cells.get(KIND + kind)) for kind in shown)])
     left = len(single) + len(groups) - len(shown)
     note = f"\n\n{left} more kinds are in summary.csv." if left > 0 else ""
     headings = [f"{kind} (mean of {groups[kind]})" if kind in groups else kind for kind in shown]

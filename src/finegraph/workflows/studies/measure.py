@@ -36,8 +36,8 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import ValueDistribution
 from finegraph.inference.numbers.potential import Components
 from finegraph.model.fitting.target_log_probs import max_rows
-from finegraph.workflows.studies.fitted_head import Answer, Model
-from finegraph.workflows.studies.photo_sets import Part, kind_groups
+from finegraph.workflows.studies.fitted_head import HeadAnswer, Model
+from finegraph.workflows.studies.photo_sets import PhotoMatrices, kind_groups
 
 _MAX_ROWS = 2048
 _MAX_SEARCHES = 200_000
@@ -49,7 +49,7 @@ PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
 """By metric, a value for each photo; NaN if it cannot be judged. Also the expected and true values of each number."""
 
 
-def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto:
+def measure(model: Model, part: PhotoMatrices, graph: LabelGraph, views: int) -> PerPhoto:
     """The metrics of a model on each photo."""
     parts = []
     searched = searched_photos(graph, len(part))
@@ -73,7 +73,7 @@ def searched_photos(graph: LabelGraph, photos: int) -> dict[str, Bool[NDArray[np
 
 
 def judged(
-    answer: Answer,
+    answer: HeadAnswer,
     target: Int[Tensor, " batch"],
     graph: LabelGraph,
     measured: Mapping[str, Float[NDArray[np.float64], " batch"]] | None = None,
@@ -120,7 +120,7 @@ def metrics_of_photos(values: PerPhoto) -> PerPhoto:
     return {name: own for name, own in values.items() if not name.startswith((_EXPECTED, _TRUE))}
 
 
-def metrics_of(values: PerPhoto) -> dict[str, float]:
+def photo_metrics(values: PerPhoto) -> dict[str, float]:
     """The metrics of all photos that can be judged: means, and rank correlations; metrics of no photo are left out."""
     found = {}
     for name, own in metrics_of_photos(values).items():

@@ -47,7 +47,7 @@ _TEST_SEED = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class PhotoMatrices:
     """Photos as matrices.
 
     Attributes:
@@ -69,7 +69,7 @@ class Part:
     def __len__(self) -> int:
         return len(self.target)
 
-    def at(self, places: list[int]) -> Part:
+    def at(self, places: list[int]) -> PhotoMatrices:
         """Some of the photos."""
         coarse, views = (None if one is None else one[places] for one in (self.coarse, self.views))
         measured = {name: values[places] for name, values in self.measured.items()}
@@ -85,7 +85,7 @@ class Part:
         coarse = self.coarse if two else None
         return LabelledFeatures(self.fine, self.target, coarse, views=self.views, block_sizes=self.block_sizes)
 
-    def divided(self, scales: FeatureScales) -> Part:
+    def divided(self, scales: FeatureScales) -> PhotoMatrices:
         """The same with the features divided by one number for each network."""
         coarse = None if self.coarse is None else self.coarse / scales.coarse
         views = None if self.views is None else self.views / scales.fine
@@ -295,15 +295,15 @@ class StudyFeatures:
         bad: the photos that could not be read, with the reason of each.
     """
 
-    train: Part
+    train: PhotoMatrices
     places: dict[Sample, int]
-    val: Part
-    splits: dict[tuple[str, int], Part]
+    val: PhotoMatrices
+    splits: dict[tuple[str, int], PhotoMatrices]
     scales: FeatureScales
     notes: list[str] = field(default_factory=list)
     bad: dict[str, str] = field(default_factory=dict)
 
-    def drawn(self, samples: Samples) -> Part:
+    def drawn(self, samples: Samples) -> PhotoMatrices:
         """The features of a draw; photos that could not be read are not in it."""
         return self.train.at([self.places[sample] for sample in samples if sample in self.places])
 
@@ -326,7 +326,7 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
     notes: list[str] = []
     bad: dict[str, str] = {}
 
-    def part(samples: Samples, count: int, what: str) -> Part:
+    def part(samples: Samples, count: int, what: str) -> PhotoMatrices:
         extracted = extract_features(
             network,
             samples,
@@ -337,11 +337,11 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
         )
         return part_of(extracted)
 
-    def part_of(extracted: Features) -> Part:
+    def part_of(extracted: Features) -> PhotoMatrices:
         notes.extend(extracted.notes)
         bad.update((error.path, error.reason) for error in extracted.bad)
         target, _ = targets_of(extracted.samples, data.graph)
-        return Part(
+        return PhotoMatrices(
             extracted.fine,
             extracted.coarse,
             target,

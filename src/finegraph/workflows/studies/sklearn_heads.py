@@ -27,8 +27,8 @@ from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.workflows.studies.closed_form_heads import shrinkages
-from finegraph.workflows.studies.fitted_head import Answer, Fitted, with_implied
-from finegraph.workflows.studies.photo_sets import Part
+from finegraph.workflows.studies.fitted_head import Fitted, HeadAnswer, with_implied
+from finegraph.workflows.studies.photo_sets import PhotoMatrices
 
 LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"
 TEMPERATURES = (1.0, 4.0, 16.0, 64.0)
@@ -58,7 +58,7 @@ def check_photos(head: str, amount: str, photos: int, labels: int) -> None:
         )
 
 
-def fit_logistic(graph: LabelGraph, train: Part, val: Part, strengths: Sequence[float]) -> Fitted:
+def fit_logistic(graph: LabelGraph, train: PhotoMatrices, val: PhotoMatrices, strengths: Sequence[float]) -> Fitted:
     """Logistic regression with the strength under which the validation photos are most likely.
 
     Args:
@@ -88,7 +88,7 @@ def fit_logistic(graph: LabelGraph, train: Part, val: Part, strengths: Sequence[
     return fitted
 
 
-def fit_discriminant(graph: LabelGraph, train: Part, val: Part, count: int) -> Fitted:
+def fit_discriminant(graph: LabelGraph, train: PhotoMatrices, val: PhotoMatrices, count: int) -> Fitted:
     """Shrunk discriminant analysis, with what makes the validation photos most likely.
 
     Args:
@@ -126,11 +126,11 @@ class _Classes:
         log_probs[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = class_log_probs
         return torch.log_softmax(log_probs, dim=1)
 
-    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> HeadAnswer:
         log_probs = Posterior(self.graph, self.log_probs(features)).mean_views(views).log_probs()
-        return with_implied(self.graph, Answer(log_probs, {}, {}, {}))
+        return with_implied(self.graph, HeadAnswer(log_probs, {}, {}, {}))
 
-    def step(self, part: Part) -> tuple[float, float] | None:
+    def step(self, part: PhotoMatrices) -> tuple[float, float] | None:
         return None  # not ours to time
 
 
@@ -140,10 +140,10 @@ def _scores(decision: NDArray[np.floating[Any]]) -> Float[NDArray[np.float64], "
     return scores.astype(np.float64)
 
 
-def _likelihood(model: _Classes, val: Part) -> float:
+def _likelihood(model: _Classes, val: PhotoMatrices) -> float:
     """The mean log probability of the fine labels of validation photos."""
     return float(model.log_probs(val.fine).gather(1, val.target[:, None]).mean())
 
 
-def _arrays(part: Part) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _arrays(part: PhotoMatrices) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return part.fine.numpy(), part.target.numpy()

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.evaluation.intervals import (
-    Interval,
+    MeanInterval,
     bootstrap_interval,
     mean_interval,
     paired_bootstrap_interval,
@@ -88,7 +88,7 @@ class _Values:
     photos: NDArray[np.float64] | None = None
 
 
-def summarise(results: Sequence[CellResult]) -> Summary:
+def summarise_cells(results: Sequence[CellResult]) -> Summary:
     """The summary of cells, in their order."""
     values: dict[Key, _Values] = {}
     for result in results:
@@ -133,7 +133,7 @@ def _difference(key: Key, draws: _Values, other: _Values) -> dict[str, Any]:
     seeds = [seed for seed in draws.by_seed if seed in other.by_seed]
     if not seeds:
         return dict.fromkeys(_DIFFERENCE)
-    interval: Interval | None = None
+    interval: MeanInterval | None = None
     better = more_is_better(key[-1])
     one, two = ([values.by_seed[seed] for seed in seeds] for values in (draws, other))
     if len(seeds) > 1:
@@ -151,7 +151,7 @@ def _difference(key: Key, draws: _Values, other: _Values) -> dict[str, Any]:
     }
 
 
-def _mean(draws: _Values) -> Interval | None:
+def _mean(draws: _Values) -> MeanInterval | None:
     """The interval of a mean."""
     if len(draws.by_seed) > 1:
         interval = mean_interval(list(draws.by_seed.values()))

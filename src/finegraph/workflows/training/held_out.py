@@ -20,7 +20,7 @@ from finegraph.data.splits import choose_splits, draw_per_label, hold_out
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder, read_kept, write_kept
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.labels.graph_sources import photo_key, source_folder
+from finegraph.workflows.labels.graph_sources import source_folder, stored_photo_key
 
 _FORMAT = {"format": "finegraph.photos", "version": 1}
 
@@ -93,7 +93,7 @@ def parts_of_run(run: Path | None) -> ChooseParts:
 
     def listed(samples: Samples, settings: TrainSettings) -> Parts:
         folder = source_folder(settings.data)
-        keys = {sample.path: photo_key(sample.path, folder) for sample in samples}
+        keys = {sample.path: stored_photo_key(sample.path, folder) for sample in samples}
         return Parts(
             train=samples.only(lambda sample: keys[sample.path] in train),
             val=samples.only(lambda sample: keys[sample.path] in held),
@@ -113,7 +113,7 @@ def keep_parts(run: RunFolder, source: str, train: Samples, held_out: Samples) -
     """
     folder = source_folder(source)
     lists = {
-        name: list(dict.fromkeys(photo_key(sample.path, folder) for sample in part))
+        name: list(dict.fromkeys(stored_photo_key(sample.path, folder) for sample in part))
         for name, part in (("train", train), ("held_out", held_out))
     }
     write_kept(run.photos_file, _FORMAT, lists)

@@ -22,7 +22,7 @@ _SMALL = (8, 8)
 """Pixels that are decoded of a large JPEG to learn its size."""
 
 
-def parts_of(samples: Samples, views: int, *, box: bool) -> list[dict[Sample, int]]:
+def view_parts(samples: Samples, views: int, *, box: bool) -> list[dict[Sample, int]]:
     """For each view but the first the photos with a part as their box, and which of the samples each of them is.
 
     Args:
@@ -44,7 +44,7 @@ def mean_of_views(first: Features, parts: Sequence[tuple[dict[Sample, int], Feat
 
     Args:
         first: the features of the first view.
-        parts: for each other view what `parts_of` gives, and the features of those that could be read.
+        parts: for each other view what `view_parts` gives, and the features of those that could be read.
     """
     if not parts:
         return first

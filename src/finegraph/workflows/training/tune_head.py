@@ -46,7 +46,7 @@ from finegraph.training.shared_features import all_faults, own_features, shared_
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph, wants_graph
 from finegraph.workflows.training.training_data import TrainingData
-from finegraph.workflows.training.training_views import mean_of_views, parts_of
+from finegraph.workflows.training.training_views import mean_of_views, view_parts
 from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
@@ -229,7 +229,7 @@ def training_features(
         [],
     )
     count = settings.train_views
-    for number, part in enumerate(parts_of(first.samples, count, box=views.box), start=2):
+    for number, part in enumerate(view_parts(first.samples, count, box=views.box), start=2):
         stage = progress(f"features of view {number} of {count}")
         part_samples = Samples(part, samples.source)
         parts.append((part, _features(network, part_samples, of_parts, settings, cache, stage)))
