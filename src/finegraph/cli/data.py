@@ -14,7 +14,7 @@ from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.failures import AGAIN, CONTINUES, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import Json
-from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
+from finegraph.cli.terminal import MAX_LINES, console, count, none_or, print_json, print_pairs, print_table, printable
 from finegraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from finegraph.workflows.menu import MenuFiles
 
 data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and draw photos to try things with.")
-
-MAX_PRINTED = 50
-"""How many findings are printed on a terminal."""
 
 
 @data_app.callback()
@@ -119,11 +116,11 @@ def _print_check(out: Console, result: DataCheck) -> None:
     """Print the result of a check."""
     from rich.text import Text
 
-    shown = result.findings[:MAX_PRINTED] if out.is_terminal else result.findings
+    shown = result.findings[:MAX_LINES] if out.is_terminal else result.findings
     if out.is_terminal:
         _print_findings(out, shown)
-        if len(result.findings) > MAX_PRINTED:
-            out.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json and --csv list them all")
+        if len(result.findings) > MAX_LINES:
+            out.print(f"... and {len(result.findings) - MAX_LINES:,} more; --json and --csv list them all")
     else:
         for finding in shown:
             out.print(Text(printable(finding.text())))

@@ -13,6 +13,7 @@ from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.shared_options import Json
 from finegraph.cli.terminal import (
+    MAX_LINES,
     NARROW,
     WIDE,
     aligned,
@@ -43,8 +44,6 @@ Graph = Annotated[
         "grocery:FOLDER.",
     ),
 ]
-MAX_PRINTED = 50
-"""How many findings are printed on a terminal."""
 
 
 @graph_app.command(cls=Command)
@@ -114,9 +113,9 @@ def _print_check(result: GraphCheck) -> None:
 
     out = console()
     if out.is_terminal:
-        _print_findings(out, result.findings[:MAX_PRINTED])
-        if len(result.findings) > MAX_PRINTED:
-            out.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json lists them all")
+        _print_findings(out, result.findings[:MAX_LINES])
+        if len(result.findings) > MAX_LINES:
+            out.print(f"... and {len(result.findings) - MAX_LINES:,} more; --json lists them all")
     else:
         for fault in result.findings:
             out.print(Text(printable(fault.text(result.file))))

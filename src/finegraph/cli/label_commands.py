@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.shared_options import Json
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import MAX_LINES, console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from finegraph.labelling import Agreement, Edit, EditResult
 
-MAX_PRINTED = 50
-"""How many lines of history are printed on a terminal by default."""
 Graph = Annotated[
     str, typer.Argument(metavar="GRAPH", help="A graph file, .csv or .json, or a store, .db or a database URL.")
 ]
@@ -86,7 +84,7 @@ def history(
     fine: Annotated[str | None, typer.Option(help="Only this class.")] = None,
     kind: Kind = None,
     person: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
-    limit: Annotated[int, typer.Option("--max", min=1, max=10_000, help="How many lines.")] = MAX_PRINTED,
+    limit: Annotated[int, typer.Option("--max", min=1, max=10_000, help="How many lines.")] = MAX_LINES,
     database: Database = None,
     as_json: Json = False,
 ) -> None:

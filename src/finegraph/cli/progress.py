@@ -5,24 +5,23 @@ Both go to standard error, so that the result on standard output stays clean. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from finegraph.cli.terminal import console
+from finegraph.progress_types import ShowProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Progress = Callable[[int, int], None]
-"""Called with the number done and the total."""
 SECONDS_BETWEEN_LINES = 10.0
 """If there is no terminal, a line comes this often."""
 
 
 @contextmanager
-def progress(noun: str) -> Iterator[Progress]:
+def progress(noun: str) -> Iterator[ShowProgress]:
     """Show how far a loop has come.
 
     Args:
@@ -40,7 +39,7 @@ def progress(noun: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _bar(out: Console, noun: str) -> Iterator[Progress]:
+def _bar(out: Console, noun: str) -> Iterator[ShowProgress]:
     """A bar that shows done, rate and time left. It starts with the first call, so that loading does not slow it."""
     from rich import progress as parts
     from rich.text import Text
@@ -64,7 +63,7 @@ def _bar(out: Console, noun: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(out: Console, noun: str) -> Progress:
+def _lines(out: Console, noun: str) -> ShowProgress:
     """A line with done, rate and time left, every few seconds."""
     last = monotonic()
     first: tuple[float, int] | None = None

@@ -13,10 +13,11 @@ import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
 from finegraph.cli.failures import CONTINUES, interruptible
-from finegraph.cli.progress import Progress, progress
+from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import FormerOutput, Json
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import DataError, PhotoFileError
+from finegraph.progress_types import ShowProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -185,7 +186,7 @@ class StudyDisplay:
         self._quiet = quiet
         self._to = console(stderr=True)
         self._stack = ExitStack()
-        self._stage: tuple[str, Progress] | None = None
+        self._stage: tuple[str, ShowProgress] | None = None
         self._bar: Any = None
         self._task: Any = None
         self._last = monotonic() - _SECONDS_BETWEEN_LINES

@@ -20,6 +20,8 @@ WIDE = 100
 """A terminal with fewer columns gets blocks of lines instead of wide tables."""
 NARROW = 80
 """How many columns an ordinary terminal has."""
+MAX_LINES = 50
+"""How many findings or edits are printed; the others are counted."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

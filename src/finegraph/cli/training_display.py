@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from finegraph.cli.next_commands import model_commands, opener, own_command, print_next, resume_command
 from finegraph.cli.process import is_first
-from finegraph.cli.progress import Progress, progress
+from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_left_out, print_table, printable
+from finegraph.progress_types import ShowProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,7 @@ class TrainingDisplay:
         self._quiet = quiet
         self._to = console(stderr=True)
         self._stack = ExitStack()
-        self._shown: tuple[str, Progress] | None = None
+        self._shown: tuple[str, ShowProgress] | None = None
         self._steps: _StepBar | None = None
         self._columns: tuple[str, ...] = ()
         self.folder: str | None = None

@@ -15,9 +15,10 @@ from finegraph.evaluation.results import BadPhoto
 from finegraph.model.answering.pipeline import PhotoPipeline, PhotoPosterior, known_posteriors
 from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName
-from finegraph.model.features.extract import Cache, Progress
+from finegraph.model.features.extract import Cache
 from finegraph.model.features.photos import OnBadFile, Views, sample_inputs
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowProgress
 
 
 class PhotoOptions(TypedDict, total=False):
@@ -63,7 +64,7 @@ def photo_batches(
     samples: Samples,
     settings: PhotoSettings,
     bad: list[BadPhoto],
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
     known: Features | None = None,
 ) -> Iterator[PhotoPosterior]:
     """The posteriors of photos in order, batch after batch, without temperature; of the single views.
@@ -124,17 +125,17 @@ def _pipeline(classifier: PhotoClassifier, settings: PhotoSettings) -> PhotoPipe
 class JoinedProgress:
     """Reports the progress of several loops as one."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: ShowProgress | None, total: int) -> None:
         self.progress, self.total = progress, total
 
-    def part(self, start: int) -> Progress | None:
+    def part(self, start: int) -> ShowProgress | None:
         """For a loop before which `start` photos were done."""
         if self.progress is None:
             return None
         progress = self.progress
         return lambda done, _: progress(start + done, self.total)
 
-    def more(self) -> Progress | None:
+    def more(self) -> ShowProgress | None:
         """For a loop over further photos, which come on top when all of these are done."""
         if self.progress is None:
             return None

@@ -36,8 +36,8 @@ from finegraph.graph.faults import first_few
 from finegraph.model.answering.pipeline import posterior_of
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features, extract_features
-from finegraph.model.features.extract import Progress
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowProgress
 
 DEFAULT_KEPT = 0.95
 """The share of known photos that a threshold is to keep."""
@@ -75,7 +75,7 @@ def evaluate_photos(
     foreign: Samples | None = None,
     details: DetailCollector | None = None,
     questions: int = 0,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
     known: Features | None = None,
     known_foreign: Features | None = None,
     **options: Unpack[PhotoOptions],
@@ -149,7 +149,7 @@ def calibrate_photos(
     *,
     score: str = DEFAULT_SCORE,
     kept: float = DEFAULT_KEPT,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
     known: Features | None = None,
     held_out: int = 0,
     **options: Unpack[PhotoOptions],
@@ -202,7 +202,7 @@ def foreign_scores(
     samples: Samples,
     settings: PhotoSettings,
     bad: list[BadPhoto],
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
     known: Features | None = None,
 ) -> dict[str, Float[Scores, " photo"]]:
     """All scores of photos of none of the classes; those that cannot be read are put into `bad`."""

@@ -30,13 +30,7 @@ from finegraph.reports.page.svg_charts import (
     stacked_bars,
 )
 from finegraph.reports.page.svg_charts import signed as signed_text
-from finegraph.reports.study_results import (
-    StudyResults,
-    StudyRow,
-    amount_axis,
-    amount_words,
-    amounts,
-)
+from finegraph.reports.study_results import StudyResults, StudyRow, amount_axis, amount_words, amounts
 from finegraph.reports.summary import listed
 
 MAX_LINES = 6

@@ -21,24 +21,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.search.index_state import forget
-from finegraph.search.nearest import (
-    VECTORS_PER_BLOCK,
-    Lists,
-    Numbers,
-    Vectors,
-    load_faiss,
-    reader_of,
-    widened,
-)
-from finegraph.search.small_codes import (
-    CODE_SAMPLE,
-    Codebook,
-    CodeLists,
-    Codes,
-    NearestCodes,
-    PackedCodes,
-    pack,
-)
+from finegraph.search.nearest import VECTORS_PER_BLOCK, Lists, Numbers, Vectors, load_faiss, reader_of, widened
+from finegraph.search.small_codes import CODE_SAMPLE, Codebook, CodeLists, Codes, NearestCodes, PackedCodes, pack
 
 MAX_EXACT = 200_000
 """The number of photos above which a search is approximate by default."""

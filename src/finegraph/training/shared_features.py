@@ -22,7 +22,7 @@ from torch import Tensor
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import PhotoFileError
 from finegraph.model.features import Features
-from finegraph.model.features.extract import Progress
+from finegraph.progress_types import ShowProgress
 from finegraph.training.distributed import Ranks
 
 _ROWS_AT_ONCE = 4096
@@ -159,10 +159,10 @@ class FeatureCrew:
         compute: gives the features of some photos, and calls a function with the number done and the total.
     """
 
-    def __init__(self, ranks: Ranks, compute: Callable[[Samples, Progress | None], Features]) -> None:
+    def __init__(self, ranks: Ranks, compute: Callable[[Samples, ShowProgress | None], Features]) -> None:
         self._ranks, self._compute, self._failed = ranks, compute, False
 
-    def of(self, samples: Sequence[Sample], progress: Progress | None = None) -> Features:
+    def of(self, samples: Sequence[Sample], progress: ShowProgress | None = None) -> Features:
         """The features of photos, for the first process.
 
         Raises:
@@ -171,7 +171,7 @@ class FeatureCrew:
         self._ranks.gather(list(samples))
         return self._share(Samples(list(samples)), progress)
 
-    def _share(self, samples: Samples, progress: Progress | None) -> Features:
+    def _share(self, samples: Samples, progress: ShowProgress | None) -> Features:
         count = len(samples)
 
         def of_all(done: int, _: int) -> None:

@@ -8,7 +8,7 @@ or if the run has stored features already, that of reading the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowProgress
 from finegraph.training.distributed import joined_ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
@@ -57,7 +58,6 @@ _ELSE = (
     "train again with some held out, evaluate on a source of other photos, or on 'all', which flatters the model with "
     "photos that it was trained on"
 )
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def evaluate_run(
     device: str | None = None,
     details: bool = True,
     retrieval: bool = False,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> RunEvaluation | None:
     """Evaluate the model of a run, or of a model folder, and write the result.
 
@@ -293,7 +293,7 @@ def _details(
     evaluated: Samples,
     workers: int | None,
     engine: EngineName,
-    progress: Progress | None,
+    progress: ShowProgress | None,
 ) -> FoundDetails:
     """The details that a report needs of an evaluation."""
     run, features = None, None

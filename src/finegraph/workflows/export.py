@@ -11,7 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from finegraph.model.export.runners import Images, ModelRunner, OnnxRunner, Runn
 from finegraph.model.features.photos import Photo, photo_inputs, read_views
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowProgress
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.predict import photos_of
@@ -49,7 +50,6 @@ DRAWN = 12
 """How many pictures are drawn if there are no photos."""
 _BATCH = 16
 _DATA = ".onnx.data"
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ def export_model(
     output: str | os.PathLike[str],
     *,
     check: Sequence[str | os.PathLike[str]] = (),
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> ExportResult:
     """Export the model of a run, or of a model folder, to one file.
 

@@ -26,6 +26,7 @@ from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowProgress
 from finegraph.search.embeddings import model_entry, stored_columns
 from finegraph.search.index_state import STATE, IndexState, read_state
 from finegraph.search.index_writer import Identity, IndexWriter, Stored
@@ -41,7 +42,6 @@ PART, FIRST_PART = 2048, 256
 """The largest number of photos that are stored at a time, and the number at first."""
 PART_SECONDS = 30.0
 """About how long a part takes, in seconds; an interruption loses at most this much work."""
-Progress = Callable[[int, int], None]
 OnBadFile = Literal["error", "skip"]
 
 
@@ -98,7 +98,7 @@ def make_index(
     workers: int | None = None,
     engine: EngineName = "auto",
     device: str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> IndexReport | None:
     """Make an index, or continue one whose making was interrupted.
 
@@ -162,10 +162,10 @@ def _extracting(
     workers: int | None,
     engine: EngineName,
     cache: str | Literal[False] | None,
-) -> Callable[[Samples, Progress | None], Features]:
+) -> Callable[[Samples, ShowProgress | None], Features]:
     """What computes the features of photos."""
 
-    def extract(samples: Samples, progress: Progress | None) -> Features:
+    def extract(samples: Samples, progress: ShowProgress | None) -> Features:
         return extract_features(
             classifier.network,
             samples,
@@ -208,7 +208,7 @@ def add_photos(
     workers: int | None = None,
     engine: EngineName = "auto",
     device: str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> IndexReport | None:
     """Add photos to an index; those that have not changed are skipped.
 
@@ -260,7 +260,7 @@ class _Job:
         classifier: PhotoClassifier,
         on_bad_file: OnBadFile,
         crew: FeatureCrew,
-        progress: Progress | None,
+        progress: ShowProgress | None,
     ) -> None:
         self.writer, self.classifier, self.progress = writer, classifier, progress
         self.on_bad_file, self.crew = on_bad_file, crew

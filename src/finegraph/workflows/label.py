@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +20,11 @@ from finegraph.files.closing import Closing
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.checks import photo_fault
 from finegraph.labelling.store.renames import Rename, present_names
+from finegraph.progress_types import ShowProgress
 from finegraph.workflows.labels.graph_sources import source_folder, stored_photo_key, with_present_names
 from finegraph.workflows.labels.label_stores import open_store
 from finegraph.workflows.labels.label_suggestions import SuggestionCounts, make_suggestions
 
-Progress = Callable[[int, int], None]
 _MAX_BAD = 3
 
 
@@ -158,7 +157,7 @@ def open_session(
     data: str | None = None,
     model: str | os.PathLike[str] | None = None,
     database: str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> LabelSession:
     """Open the store of a graph with its photos, and make suggestions.
 

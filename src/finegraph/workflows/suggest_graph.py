@@ -31,10 +31,11 @@ from finegraph.model.structure.suggested_kinds import (
     news,
     with_suggested,
 )
+from finegraph.progress_types import ShowStage
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of
 from finegraph.workflows.structure.kept_structure import example_photos, keep_structure, photos_by_label, tree_part
 from finegraph.workflows.structure.kind_effects import KindEffect, PhotoJudge, effect_of, held_out_confusions
-from finegraph.workflows.structure.seen_photos import LabelledPhotos, SeenPhotos, Stage, see_photos
+from finegraph.workflows.structure.seen_photos import LabelledPhotos, SeenPhotos, see_photos
 
 ALL = "all"
 """Accepts every suggestion."""
@@ -154,7 +155,7 @@ def suggest_graph(
     output: str | os.PathLike[str] | None = None,
     risk: float = 0.05,
     seed: int = 0,
-    progress: Stage | None = None,
+    progress: ShowStage | None = None,
 ) -> GraphSuggestions:
     """Suggest kinds for a graph, and judge those that it has.
 

@@ -22,6 +22,7 @@ from finegraph.model.folder.find_model import CONFIG
 from finegraph.model.folder.model_card import CALIBRATED_ON
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
+from finegraph.progress_types import ShowStage
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
@@ -55,7 +56,7 @@ from finegraph.workflows.training.training_data import (
     with_whole_paths,
 )
 from finegraph.workflows.training.tune_all import tune_all
-from finegraph.workflows.training.tune_head import Stage, tune_head
+from finegraph.workflows.training.tune_head import tune_head
 
 _MAX_CONFLICTS = 5
 """How many pairs and circles that do not fit together are named for each kind."""
@@ -213,7 +214,7 @@ def _comparison_notes(data: TrainingData, settings: TrainSettings) -> list[str]:
     return notes
 
 
-def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: Stage) -> ChooseParts:
+def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: ShowStage) -> ChooseParts:
     """What chooses the photos: of a run that is resumed, or else of a new one."""
     if run is not None:
         return parts_of_run(Path(run))
@@ -307,7 +308,7 @@ def _keep_learnt(folder: RunFolder, learnt: GraphLearnt, data: TrainingData) -> 
     keep_structure(folder.path, parts)
 
 
-def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, Any]:
+def _report(trained: Trained, device: torch.device, stage: ShowStage) -> dict[str, Any]:
     """Write the report of a complete run; a failure is reported and leaves the run complete."""
     try:
         return {"report": report_trained(trained, device, stage)}
@@ -389,7 +390,7 @@ def _new_name(data: str) -> Path:
     raise SettingsError("runs: all names are taken; name a folder")
 
 
-def _stages(watcher: TrainWatcher, ranks: Ranks) -> Stage:
+def _stages(watcher: TrainWatcher, ranks: Ranks) -> ShowStage:
     """Progress by the name of the stage, in the process that speaks."""
     if ranks.first:
         return lambda name: lambda done, total: watcher.stage(name, done, total)

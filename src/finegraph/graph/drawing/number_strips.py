@@ -13,16 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int
 
-from finegraph.graph.drawing.placement import (
-    BETWEEN_PANELS,
-    BOX,
-    HEADING_FONT,
-    NOTE_FONT,
-    ROW,
-    Layout,
-    NameBox,
-    Panel,
-)
+from finegraph.graph.drawing.placement import BETWEEN_PANELS, BOX, HEADING_FONT, NOTE_FONT, ROW, Layout, NameBox, Panel
 from finegraph.graph.drawing.text_width import text_width
 from finegraph.graph.kind import IntArray
 from finegraph.graph.number import Number

@@ -24,12 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from finegraph.inference.numbers.mixture_search import (
-    PLACES,
-    ROUNDING,
-    MixtureSearch,
-    interval_lengths,
-)
+from finegraph.inference.numbers.mixture_search import PLACES, ROUNDING, MixtureSearch, interval_lengths
 from finegraph.inference.numbers.normal import Rising, interval_log_prob, log_interval
 
 MANY_COMPONENTS = 4096

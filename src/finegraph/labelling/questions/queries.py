@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
@@ -36,8 +36,8 @@ _MAX_JOINT_CLASSES, _MAX_JOINT_KINDS = 8, 400
 """The largest number of classes, and of kinds, whose cells are read in one query."""
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 Order = Literal["graph", "name", "attention"]
-SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
-ORDERS = ("graph", "name", "attention")
+SHOWN: tuple[str, ...] = get_args(Show)
+ORDERS: tuple[str, ...] = get_args(Order)
 MAX_ROWS = 1000
 """The largest number of classes on a page."""
 # Adding 0 keeps the database from using the index of kinds where another index finds the few rows directly.

@@ -22,9 +22,10 @@ from finegraph.errors import PhotoFileError
 from finegraph.inference import Posterior
 from finegraph.inference.numerics import whole_tiles
 from finegraph.model.features.engines import EngineName
-from finegraph.model.features.extract import Cache, FeatureExtractor, Features, Progress
+from finegraph.model.features.extract import Cache, FeatureExtractor, Features
 from finegraph.model.features.photos import OnBadFile, PhotoInput, Views
 from finegraph.nn import Network
+from finegraph.progress_types import ShowProgress
 
 _MAX_ROWS = 256
 _MAX_SCORES = 2**22
@@ -97,7 +98,7 @@ class PhotoPipeline:
         *,
         size: int | None = None,
         on_bad_file: OnBadFile = "error",
-        progress: Progress | None = None,
+        progress: ShowProgress | None = None,
     ) -> Iterator[PhotoPosterior]:
         """The posteriors of photos in order, batch after batch, while threads work ahead.
 

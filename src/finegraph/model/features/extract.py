@@ -12,7 +12,7 @@ depends on how many there are.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,10 @@ from finegraph.model.features.engines import EngineName, check_engine, device_of
 from finegraph.model.features.photos import OnBadFile, PhotoInput, Views, sample_inputs
 from finegraph.model.features.work import Outcome, Source, Work, run_work
 from finegraph.nn import Network
+from finegraph.progress_types import ShowProgress
 
 Cache = str | os.PathLike[str] | Literal[False] | None
 """Where features are stored and looked for; None for the folder of the user, False for nowhere."""
-Progress = Callable[[int, int], None]
-"""Told how many photos are done, and how many there are."""
 _BATCH = 256
 
 
@@ -152,7 +151,7 @@ class FeatureExtractor:
         size: int,
         *,
         on_bad_file: OnBadFile = "error",
-        progress: Progress | None = None,
+        progress: ShowProgress | None = None,
     ) -> Iterator[FeatureBatch]:
         """The features of photos in order, batch after batch, while threads work ahead.
 
@@ -191,7 +190,7 @@ class FeatureExtractor:
                 source.cache.flush()
 
     def features(
-        self, samples: Samples, *, on_bad_file: OnBadFile = "error", progress: Progress | None = None
+        self, samples: Samples, *, on_bad_file: OnBadFile = "error", progress: ShowProgress | None = None
     ) -> Features:
         """The features of all photos of a data set; see `batches`."""
         photos = sample_inputs(samples, box=self.settings.box)
@@ -277,7 +276,7 @@ def extract_features(
     batch_size: int = 32,
     on_bad_file: OnBadFile = "error",
     engine: EngineName = "auto",
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> Features:
     """What the backbones of a network, in evaluation mode, make of photos.
 

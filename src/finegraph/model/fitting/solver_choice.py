@@ -25,11 +25,7 @@ from finegraph.model.fitting.compression import compressed, compressions_of
 from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.labelled_samples import LabelledSamples, usable_samples
-from finegraph.model.fitting.prototype_strengths import (
-    FOLDS,
-    PrototypeStrengths,
-    held_out_log_probs,
-)
+from finegraph.model.fitting.prototype_strengths import FOLDS, PrototypeStrengths, held_out_log_probs
 from finegraph.model.fitting.shared_samples import SharedSamples
 
 Solver = Literal["prototypes", "descent"]

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from finegraph.labelling.questions.queries import Show
 from finegraph.web.label.background_answers import PATIENCE, LiveNames, with_named
 from finegraph.web.label.json_routes import JsonRouter, store_identity
 from finegraph.web.label.photo_routes import PhotoNumbers
@@ -69,7 +70,6 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 Near = Annotated[list[int], Query(max_length=20)]
 """Classes by number, one of which a page wants to stay at."""
 ListName = Annotated[str | None, Query(alias="list", max_length=64)]
-Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 MAX_PHOTOS = 60
 """How many photos of a class are listed."""
 

@@ -26,17 +26,7 @@ from finegraph.web.label import request_bodies as bodies
 from finegraph.web.label.file_routes import import_preview
 from finegraph.web.label.json_routes import JsonRouter, only_for
 from finegraph.web.label.photo_routes import PhotoNumbers
-from finegraph.web.label.request_bodies import (
-    MAX_CELLS,
-    Accept,
-    Apply,
-    Change,
-    Decide,
-    Note,
-    PhotoLabel,
-    Resolve,
-    Undo,
-)
+from finegraph.web.label.request_bodies import MAX_CELLS, Accept, Apply, Change, Decide, Note, PhotoLabel, Resolve, Undo
 from finegraph.web.problems import ProblemError
 from finegraph.workflows.label import LabelSession
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import IndexFolderError, InputError, PhotoFileError, unknown_name
 from finegraph.model.features.keys import photo_key
+from finegraph.progress_types import ShowProgress
 from finegraph.search.index_state import AGAIN, IndexState, ListsEntry, mapped_bytes, read_state
 from finegraph.search.index_writer import Identity, IndexedPlace, Stored, stored_in
 from finegraph.search.list_files import read_code_recall
@@ -18,8 +19,6 @@ from finegraph.search.milvus_photos import MilvusCollection, MilvusPhotos
 from finegraph.search.milvus_writer import open_writer, stored_row
 from finegraph.search.photo_index import read_index_graph
 from finegraph.search.segments import Segment
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +213,7 @@ def _code_recall(folder: Path, lists: ListsEntry) -> float | None:
 
 
 def check_index(
-    folder: str | os.PathLike[str], *, photos: bool = False, progress: Progress | None = None
+    folder: str | os.PathLike[str], *, photos: bool = False, progress: ShowProgress | None = None
 ) -> IndexCheck:
     """Check every file of an index against its checksum; and, if asked for, every photo against its fingerprint.
 
@@ -252,7 +251,7 @@ def check_index(
 
 
 def _check_photos(
-    photos: Iterable[Stored], total: int, missing: list[str], changed: list[str], progress: Progress | None
+    photos: Iterable[Stored], total: int, missing: list[str], changed: list[str], progress: ShowProgress | None
 ) -> None:
     """Read every photo."""
     for done, photo in enumerate(photos, 1):

@@ -10,7 +10,7 @@ and the comparison of the classes with photos (see `finegraph.labelling.suggesti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,12 @@ from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.graph_columns import StoreColumn, stored_graph
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
+from finegraph.progress_types import ShowProgress
 
 if TYPE_CHECKING:  # loaded only with a model, since torch takes seconds to load
     from finegraph.model import PhotoClassifier
     from finegraph.model.features import Features
 
-Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _YES = BINARY_LABELS.index("yes")
@@ -66,7 +66,7 @@ def make_suggestions(
     *,
     model: str | os.PathLike[str] | None = None,
     samples: Samples | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> SuggestionCounts:
     """Make all suggestions that can be made.
 

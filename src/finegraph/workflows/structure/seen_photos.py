@@ -8,7 +8,6 @@ are not computed again. Cost: at most the network on all photos, once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,14 +24,13 @@ from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.structure.graph_statistics import statistics_for
 from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.progress_types import ShowStage
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.report_details import run_photos
 from finegraph.workflows.indexing.similar_photos import place_of_features
 from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.tune_head import training_features
-
-Stage = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,7 +85,7 @@ def see_photos(
     graph: LabelGraph | None = None,
     *,
     photos: bool = True,
-    progress: Stage | None = None,
+    progress: ShowStage | None = None,
 ) -> SeenPhotos:
     """What the model of a run has seen.
 
@@ -137,7 +135,7 @@ def _seen(
     settings: TrainSettings | None,
     data: TrainingData | None,
     run: Path | None,
-    progress: Stage,
+    progress: ShowStage,
     place: str,
 ) -> SeenPhotos:
     graph, network = classifier.graph, classifier.network

@@ -15,9 +15,9 @@ from finegraph.errors import InputError
 from finegraph.evaluation.photo_evaluation import CalibrationFit, calibrate_photos, calibrated
 from finegraph.model.features import Features, extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowStage
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.training_data import TrainingData
-from finegraph.workflows.training.tune_head import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def calibrate_trained(
     split: str | None,
     judged: Features | None,
     device: torch.device,
-    stage: Stage,
+    stage: ShowStage,
     held_out: int = 0,
 ) -> CalibratedModel:
     """Fit a temperature and a threshold for unknown photos on the validation photos.

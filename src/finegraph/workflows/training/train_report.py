@@ -18,6 +18,7 @@ from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_evaluation import evaluate_photos
 from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.progress_types import ShowStage
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.evaluation_folder import default_name, write_evaluation
@@ -25,7 +26,6 @@ from finegraph.workflows.evaluation.report_details import gather_details
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, TrainingFeatures, place_of_features
 from finegraph.workflows.report import DEFAULT_NAME, write_report
 from finegraph.workflows.training.training_data import TrainingData
-from finegraph.workflows.training.tune_head import Stage
 
 _GALLERY = 80
 """How many photos of each sort are explained; fewer than an evaluation explains, as people wait for the end here."""
@@ -54,7 +54,7 @@ class Trained:
     judged: Features | None
 
 
-def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str | None:
+def report_trained(trained: Trained, device: torch.device, stage: ShowStage) -> str | None:
     """Judge a trained model on its validation photos and write the report of that.
 
     An existing report is kept if nothing new was trained: it may show more.

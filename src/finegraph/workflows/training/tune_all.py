@@ -20,6 +20,7 @@ from finegraph.model.fitting.head_solver import Chosen
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.structure.label_tree import LabelTree, moves_between
 from finegraph.nn import BipartiteHead, Network, laplacian_prior
+from finegraph.progress_types import ShowStage
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import load_network
 from finegraph.training.distributed import Ranks
@@ -31,13 +32,7 @@ from finegraph.training.shared_features import shared_features
 from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph
 from finegraph.workflows.training.shared_labels import collect_head, share_fitted
 from finegraph.workflows.training.training_data import TrainingData
-from finegraph.workflows.training.tune_head import (
-    FittedHead,
-    Stage,
-    fit_to,
-    training_features,
-    tune_head,
-)
+from finegraph.workflows.training.tune_head import FittedHead, fit_to, training_features, tune_head
 from finegraph.workflows.training.validation import validate
 
 _SIDE_STEP = 32
@@ -76,7 +71,7 @@ def tune_all(
     watcher: Watcher,
     *,
     resume: bool,
-    progress: Stage,
+    progress: ShowStage,
 ) -> TunedAll | None:
     """Train all weights; at the end the network has those of the best epoch.
 
@@ -261,7 +256,7 @@ def _fit_first(
     views: ViewSettings,
     settings: TrainSettings,
     ranks: Ranks,
-    progress: Stage,
+    progress: ShowStage,
     learning: _Learning,
 ) -> Chosen | None:
     """Give the network a fitted head; returns what it was fitted with.

@@ -40,6 +40,7 @@ from finegraph.model.folder.model_card import CALIBRATED_ON
 from finegraph.model.structure.latent_cells import CellDescent, LatentCells
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
+from finegraph.progress_types import ShowStage
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.training.shared_features import all_faults, own_features, shared_features
@@ -49,8 +50,6 @@ from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.training_views import mean_of_views, view_parts
 from finegraph.workflows.training.validation import Tally
 
-Stage = Callable[[str], Callable[[int, int], None]]
-"""Given the name of a stage, such as "features", its progress callback."""
 _TOLERANCE = 1e-3
 """How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no metric."""
 _OF_DESCENT = ("l2", "coarse_ratio", "kind_weight")
@@ -99,7 +98,7 @@ def tune_head(
     views: ViewSettings,
     settings: TrainSettings,
     ranks: Ranks,
-    progress: Stage,
+    progress: ShowStage,
 ) -> TunedHead | None:
     """Fit the head of a network to photos; it is put into the network.
 
@@ -211,7 +210,7 @@ def _known(train: Features, val: Features) -> TrainingFeatures:
 
 
 def training_features(
-    network: Network, samples: Samples, views: ViewSettings, settings: TrainSettings, cache: Cache, progress: Stage
+    network: Network, samples: Samples, views: ViewSettings, settings: TrainSettings, cache: Cache, progress: ShowStage
 ) -> Features:
     """The features that a head is fitted to: of each photo the mean over the views that the settings ask for.
 
