@@ -82,7 +82,7 @@ def stepped(head: BipartiteHead | ShardedHead, photos: tuple[Tensor, Tensor | No
 
 
 def ours(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
-    """A step of a bipartite head whose labels are shared out."""
+    """A step of a bipartite head whose labels are sharded."""
     graph = made_graph(arguments.labels)
     exchange = Counted(ranks)
     torch.manual_seed(0)
@@ -201,7 +201,7 @@ def main() -> None:
         "MiB of a process",
     ):
         table.add_column(name, justify="right")
-    for step, name in (("ours", "bipartite, shared out"), ("softmax", "softmax, loss_parallel")):
+    for step, name in (("ours", "bipartite, sharded"), ("softmax", "softmax, loss_parallel")):
         base = measured(arguments, "whole" if step == "ours" else step, 1, 1)
         for size in sizes:
             found = measured(arguments, step, size, 1)

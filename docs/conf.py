@@ -1,7 +1,7 @@
 """How the site is built: `make docs`, or `python -m sphinx -W docs build/docs`.
 
-Pages are the Markdown files of this folder. The reference is written by the code, anew
-in each build (`reference_pages.py`), so that it cannot be wrong. No page loads a script or a font from elsewhere.
+Pages are the Markdown files of this folder. The code writes the reference in each
+build (`reference_pages.py`), so that it cannot be wrong. No page loads a script or a font from elsewhere.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The pages of the reference that the code itself writes: commands, settings, HTTP routes, public names, errors.
 
-Each page is Markdown and is written anew by every build of the site, so that it cannot fall behind. `write_pages`
+Each page is Markdown and is rewritten by every build of the site, so that it cannot fall behind. `write_pages`
 writes a file only where it changed, so that a second build has nothing to do.
 """
 

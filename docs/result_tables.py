@@ -1,6 +1,6 @@
 """The tables of results, made from the result files in `docs/results`.
 
-    python docs/result_tables.py        write the tables anew into the pages
+    python docs/result_tables.py        rewrite the tables in the pages
 
 A result file is JSON: the `command` that measured it, `columns` and `rows`. A cell is a text,
 a number, `null` for what was not measured, or a difference with what is known of its chance: `{"difference": 1.3,

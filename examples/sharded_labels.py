@@ -1,7 +1,7 @@
-"""Train a head of very many labels whose rows are shared out among processes, and stop or go on at any moment.
+"""Train a head of very many labels whose rows are sharded among processes, and stop or continue at any moment.
 
     torchrun --nproc-per-node 2 examples/sharded_labels.py --folder runs/shards
-    torchrun --nproc-per-node 3 examples/sharded_labels.py --folder runs/shards --steps 60    goes on with three
+    torchrun --nproc-per-node 3 examples/sharded_labels.py --folder runs/shards --steps 60    continues with three
     torchrun --nproc-per-node 4 examples/sharded_labels.py --folder runs/shards --steps 90 --groups 2    and as a grid
 
 Each process looks at its share of the photos; their features go to all processes, each of which holds the rows of some

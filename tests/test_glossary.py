@@ -152,7 +152,7 @@ def phrases_in(text):
 
 
 PAGES = sorted(path for pattern in ("*.html", "*.js") for path in PACKAGE.rglob(pattern))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def page_texts(path):
@@ -171,11 +171,45 @@ def test_texts_of_pages(path):
         assert not re.search(r"\b(images?|figures?)\b", text), text
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_texts_of_documents(path):
     text = path.read_text(encoding="utf-8")
     if path.name != "glossary.md":
         assert not phrases_in(text)
+        assert not avoided_in(text)
+
+
+PLAIN = {"attribute", "class", "image", "most", "repository", "user", "way"}
+"""Banned words that docstrings may have: "class means", "at most", "Attributes:", the commit of a repository."""
+
+
+def docstrings(tree):
+    """The docstrings of a module: its own, and those of classes, functions, fields and constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def docstring_faults(text, place):
+    """The banned words of a docstring; code, examples and paths may have them."""
+    prose = re.sub(r"`[^`]*`|>>>.*|\S*[/_]\S*", " ", text)
+    words = {word: singular(word) for word in re.findall(r"[a-z]+", prose.lower())}
+    return {word for word, one in words.items() if one in BANNED - PLAIN and not stays(one, word, place)}
+
+
+def test_docstrings_are_read():
+    text = "How well `told` is told,\n    in figures/ or a diagram.\n    >>> crop"
+    assert list(docstrings(ast.parse(f'def f():\n    """{text}"""'))) == [text]
+    assert docstring_faults(text, "model/a.py") == {"told", "diagram"}
+    assert docstring_faults("figures: a former name", "cli/report.py") == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_words_of_docstrings(path):
+    place = path.relative_to(PACKAGE).as_posix()
+    for text in docstrings(ast.parse(path.read_text(encoding="utf-8"))):
+        assert not docstring_faults(text, place), text
+        assert not phrases_in(text), text
 
 
 UNTIDY = ("model/export/", "data/menu/")
@@ -229,7 +263,7 @@ AVOIDED = {
 
 
 def avoided_in(source):
-    """The avoided phrases in the text of a module; one may be broken over two lines, of a comment too."""
+    """The avoided phrases in the text of a module or document; one may be broken over two lines, of a comment too."""
     text = re.sub(r"\s+(?:# )?", " ", source.lower())
     return [phrase for phrase in AVOIDED if re.search(rf"\b{phrase}\b", text)]
 

@@ -1,4 +1,4 @@
-"""Heads whose labels are shared out among processes: the same as one head, for 1, 2 and 3 of them.
+"""Heads whose labels are sharded among processes: the same as one head, for 1, 2 and 3 of them.
 
 Processes are threads here, which tell each other what they found at a barrier; `tests/training/test_sharded_ranks.py`
 has real ones.
@@ -100,7 +100,7 @@ def in_grid(groups, size, work):
 
 
 def plain_graph(fine=40, seed=0):
-    """A graph whose largest kind can be shared out, and one kind of every other form."""
+    """A graph whose largest kind can be sharded, and one kind of every other form."""
     rng = np.random.default_rng(seed)
     wide = rng.permutation(np.concatenate([np.arange(16), rng.integers(0, 16, fine - 16)]))
     mixed = rng.random((fine, 5)) * (rng.random((fine, 5)) < 0.4)

@@ -1,4 +1,4 @@
-"""Checkpoints of heads whose labels are shared out, written and read by different numbers of processes."""
+"""Checkpoints of heads whose labels are sharded, written and read by different numbers of processes."""
 
 import dataclasses
 import errno

@@ -1,4 +1,4 @@
-"""A head whose labels are shared out among real processes: killed, gone on with another number of them, and equal."""
+"""A head whose labels are sharded among real processes: killed, continued with another number of them, and equal."""
 
 import os
 import signal

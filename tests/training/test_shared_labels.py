@@ -1,4 +1,4 @@
-"""Training with the labels of the head shared out, in one process; `test_typed_shards.py` has several."""
+"""Training with the labels of the head sharded, in one process; `test_typed_shards.py` has several."""
 
 import math
 

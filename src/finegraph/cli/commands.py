@@ -27,7 +27,7 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *_usage_of(self, ctx)]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; what is said of a failure depends on what it can be told."""
+        """Run it; the message about a failure depends on the options of the command."""
         ctx.obj.skips_bad_files = any("--on-bad-file" in parameter.opts for parameter in self.params)
         return super().invoke(ctx)
 

@@ -32,7 +32,7 @@ def print_failure(error: BaseException, debug: bool, *, skips_bad_files: bool = 
     Args:
         error: what was raised.
         debug: whether to print the traceback too.
-        skips_bad_files: whether the command can be told to leave bad photos out.
+        skips_bad_files: whether the command has an option to leave bad photos out.
 
     Returns:
         The lines that were printed; none for what is no failure, such as an interruption.

@@ -89,7 +89,7 @@ for _command in (
 
 @dataclass
 class MainOptions:
-    """The flags that stand before a command, and what the command can be told."""
+    """The flags that stand before a command, and which options the command has."""
 
     debug: bool = False
     skips_bad_files: bool = False

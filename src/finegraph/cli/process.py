@@ -72,7 +72,7 @@ def tell_launcher(lines: Sequence[str]) -> None:
     """Let torchrun end its own long report with the reason why this process failed, where people look first.
 
     Args:
-        lines: the reason; nothing is told if there is none.
+        lines: the reason; nothing is written if there is none.
     """
     place = os.environ.get(_ERROR_FILE)
     if place is None or not lines:

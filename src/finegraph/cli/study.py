@@ -142,7 +142,7 @@ def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
 
 
 def _print_values(out: Console, read: Study, outcome: StudyOutcome, place: tuple[str, int, bool]) -> None:
-    """How well numbers and ordered kinds are told at a place."""
+    """How well numbers and ordered kinds are predicted at a place."""
     from finegraph.evaluation.study_metrics import more_is_better, value_tables
     from finegraph.workflows.studies.grid import amount_text, largest
     from finegraph.workflows.studies.markdown_tables import by_method, difference_text, mean_text, place_text

@@ -1,8 +1,8 @@
-"""How well numbers and ordered kinds are told: errors, intervals, and whether the order is right.
+"""How well numbers and ordered kinds are predicted: errors, intervals, and whether the order is right.
 
-The truth of a photo is the value that was measured on it, else the value of its fine label. Told is the mean of the
-posterior; beside it stand the median, which has the smallest expected absolute error, and the value of the best fine
-label, which is what a plain classifier would tell. Errors of ordered kinds are counted in steps from the true label to
+The truth of a photo is the value that was measured on it, else the value of its fine label. The prediction is the mean
+of the posterior; beside it stand the median, which has the smallest expected absolute error, and the value of the best
+fine label, which a plain classifier would predict. Errors of ordered kinds are counted in steps from the true label to
 the median of the posterior.
 
 A `NumberCollector` keeps some numbers per photo. Cost: a search for the shortest interval for each photo and number;
@@ -40,7 +40,7 @@ _SMALL = 32
 
 @dataclass(frozen=True, kw_only=True)
 class NumberMetrics:
-    """How well one number is told.
+    """How well one number is predicted.
 
     Attributes:
         photos: how many photos have a true value.
@@ -48,13 +48,13 @@ class NumberMetrics:
         error: the mean absolute error of the expected value.
         median_error: the same of the median.
         best_label_error: the same of the value of the best fine label.
-        relative_error: the mean of |told - true| / |true|; None where a true value is 0.
+        relative_error: the mean of |predicted - true| / |true|; None where a true value is 0.
         coverage: by probability, the share of photos whose true value is in the shortest interval with that
             probability; calibrated intervals have both alike.
         width: the mean width of the shortest interval that holds 90 %.
-        spearman: the correlation of the ranks of told and true values, from -1 to 1; None if either is constant.
+        spearman: the correlation of the ranks of predicted and true values, from -1 to 1; None if either is constant.
         kendall: Kendall's tau-b of the same.
-        pairs: the true and the told value of some photos, taken evenly, at most 200.
+        pairs: the true and the predicted value of some photos, taken evenly, at most 200.
     """
 
     photos: int
@@ -72,14 +72,14 @@ class NumberMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderMetrics:
-    """How well the label of an ordered kind is told.
+    """How well the label of an ordered kind is predicted.
 
     Attributes:
         photos: how many photos have a true label.
         steps: the mean number of steps between the median of the posterior and the true label.
         best_label_steps: the same for the parent of the best fine label.
         within_one: the share of photos that are at most one step off.
-        spearman: the correlation of the ranks of told and true labels; None if either is constant.
+        spearman: the correlation of the ranks of predicted and true labels; None if either is constant.
         kendall: Kendall's tau-b of the same.
     """
 

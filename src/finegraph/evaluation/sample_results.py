@@ -64,7 +64,7 @@ class SampleResults:
         inconsistent: whether these contradict the most probable fine label.
         statements: the sure answers.
         unknown: per score, how little the photo looks like the known classes.
-        values: (photo, number, 5) the true value, NaN where it is not known, and what is told; see `VALUE_COLUMNS`.
+        values: (photo, number, 5) the true value, NaN where it is not known, and the prediction; see `VALUE_COLUMNS`.
     """
 
     sample: Int[Indices, " photo"]

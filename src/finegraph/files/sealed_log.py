@@ -5,7 +5,7 @@
                    the log belongs to; replaced in one step after each entry
 
 An entry counts once both files are on the disk. Anything beyond the acknowledged end was left by a process that died:
-the next writer adopts complete entries, since no caller was told of a failure, and cuts off the rest. A log that is
+the next writer adopts complete entries, as no caller saw a failure, and cuts off the rest. A log that is
 shorter than its end, or has another digest, is damaged, and nothing of it is used. Writers take turns by the lock of
 the folder, which ends with its process. Readers need no lock: what is acknowledged never changes.
 

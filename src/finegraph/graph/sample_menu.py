@@ -1,4 +1,4 @@
-"""A small menu that ships with finegraph, for experiments and for examples in the documentation.
+"""A small menu that ships with finegraph, to try things with and for examples in the documentation.
 
 24 dishes of three restaurants. Every form that a cell of a graph file can take occurs in it: one label, one
 of several labels with and without weights, all of several labels, yes and no, and unknown. Reading it takes

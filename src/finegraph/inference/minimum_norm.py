@@ -288,7 +288,7 @@ class _Bundles:
     """
 
     def __init__(self, kinds: Sequence[Links], fine_count: int) -> None:
-        """Bundle kinds.
+        """Combine kinds.
 
         Args:
             kinds: the edges of each kind, the smallest kind first.
@@ -364,7 +364,7 @@ def _combinations(kinds: Sequence[Links], fine_count: int) -> tuple[_Combined | 
 
 
 def _bundles(kinds: Sequence[Links], max_edges: int) -> list[Links]:
-    """Bundle kinds in order; a bundle of several kinds has at most `max_edges` edges."""
+    """Combine kinds in order; several kinds together have at most `max_edges` edges."""
     groups: list[list[Links]] = []
     edges = 0
     for kind in kinds:

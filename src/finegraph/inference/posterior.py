@@ -558,7 +558,7 @@ class Posterior:
         )
 
     def mean_views(self, views: int) -> Posterior:
-        """Average the fine probabilities of each run of `views` samples, such as ten crops of one photo.
+        """Average the fine probabilities of each run of `views` samples, such as ten views of one photo.
 
         Marginals and evidence then follow from the average. In kinds with several parents, the probabilities of the
         parents follow from the mean coarse scores. Likewise, a value with a spread follows from the mean scores of its

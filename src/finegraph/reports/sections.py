@@ -192,7 +192,7 @@ def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
 
 
 def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
-    """Reliability diagrams: of the fine label, then of the first kinds."""
+    """Calibration plots: of the fine label, then of the first kinds."""
     names = ["fine", *runs[widest_graph(runs)].graph.kinds][: MAX_PANELS + 1]
     panels = []
     for name in names:

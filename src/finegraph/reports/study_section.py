@@ -1,6 +1,6 @@
 """The section of a study, in its own words: accuracies, differences from softmax, tables, and what a fit costs.
 
-Figures are named by what the study compares: its heads, its sets of kinds, its amounts and where it was measured.
+Plots are named by what the study compares: its heads, its sets of kinds, its amounts and where it was measured.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def heads_of(rows: Sequence[StudyRow]) -> list[str]:
 
 
 def _step_times(study: StudyResults) -> dict[str, str] | None:
-    """What a step costs under each head, forward and backward: the paper's figure of time."""
+    """What a step costs under each head, forward and backward: the measure of time in the paper."""
     amount, forward = _means(study, FORWARD)
     _, backward = _means(study, BACKWARD)
     rows = [(name, (value, backward[name])) for name, value in forward.items() if name in backward]

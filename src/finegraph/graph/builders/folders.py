@@ -1,4 +1,4 @@
-"""The label graph of a hierarchy of folders, and which files in a folder are photos.
+"""The label graph of nested folders, and which files in a folder are photos.
 
     photos/fruit/apple/royal gala/001.jpg         fine label "royal gala", level 1 "fruit", level 2 "apple"
 
@@ -53,7 +53,7 @@ def graph_from_folders(
     """The graph of the folders under `root`, in the order of their names.
 
     Args:
-        root: the folder with the hierarchy in it.
+        root: the folder with these folders in it.
         kinds: what the levels are called, from the top; by default `level 1`, `level 2`, and so on.
         fine: what a fine label is called: the "name" of its folder, or its "path" below `root`, with `/`, for when
             one name occurs in several places.

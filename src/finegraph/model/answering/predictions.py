@@ -117,7 +117,7 @@ def chance_words(probability: float) -> str:
 
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""The probabilities of the quantiles that are told of a number."""
+"""The probabilities of the quantiles that predictions give of a number."""
 
 
 class NumberAnswer(NamedTuple):

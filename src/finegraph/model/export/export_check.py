@@ -2,8 +2,8 @@
 
 Probabilities may differ by 1e-4 at most, all of them. Logarithms of probabilities may differ by as much where the
 probability is at least 1e-4: below, a difference of logarithms says little, and rounding in a network of float32 alone
-makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. What is told of numbers
-may differ by 1e-4 standard deviations of all values, and a quantile may be that of a probability 1e-4 off: with exact
+makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. Means of numbers may
+differ by 1e-4 standard deviations of all values, and a quantile may be that of a probability 1e-4 off: with exact
 values it jumps. The photos come in batches of 1, 3 and 8, so that the batch is seen to be free; each has evidence of
 its own in a second turn. If there are no photos, pictures are drawn.
 

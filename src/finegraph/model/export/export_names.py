@@ -20,7 +20,7 @@ NO_RANGE, NO_ESTIMATE = (-math.inf, math.inf), (0.0, math.inf)
 LOG_PROBS, KIND_LOG_PROBS = "log_probs", "kind_log_probs"
 """(batch, fine) and (batch, coarse) of float32; coarse labels stand kind after kind, as in the evidence."""
 NUMBER_MEANS, NUMBER_QUANTILES = "number_means", "number_quantiles"
-"""(batch, number) and (batch, number, quantile) of float32: what is told of each number, in its unit."""
+"""(batch, number) and (batch, number, quantile) of float32: the mean and the quantiles of each number, in its unit."""
 QUANTILES = (0.05, 0.5, 0.95)
 """The probabilities of the quantiles."""
 EMBEDDING = "embedding"

@@ -4,7 +4,7 @@
     finegraph_version         what wrote it
     labels                    JSON: the fine labels, and per kind its name, its columns (start, stop) and its labels; if
                               there are numbers, per number its name, unit, scale and resolution, and which quantiles
-                              are told
+                              the file has
     graph                     JSON: the whole label graph, as in `graph.json`
     preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
     temperature               what all scores are divided by, inside the file

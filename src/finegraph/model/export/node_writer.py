@@ -1,8 +1,8 @@
 """Writing the operations of an ONNX model one after the other, and sums over ragged lists in log space made of them.
 
 A thin layer over `onnx.helper`: every result gets a name of its own, constants are kept beside the operations, and the
-one difference between the two versions of the operations that are used here, how a reduction is told its axes, is known
-to one method. Numbers that are used often are kept once.
+one difference between the two versions of the operations that are used here, how a reduction gets its axes, is known to
+one method. Numbers that are used often are kept once.
 
 Sums are gathers and reductions alone. Each list, such as the children of a coarse label, becomes a line of a table of
 numbers of items. Lines are padded to those of about their length (the next power of two at most) with the number of an

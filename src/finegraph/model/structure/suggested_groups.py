@@ -35,9 +35,9 @@ LEVELS = 3
 DRAWS = 10
 """The number of resamplings."""
 _CROSSING_ODDS = math.log(100.0)
-"""The prior log odds that a kind crosses groups. A kind that is told by groups is less likely to by far more than that;
-one that has nothing to do with them does little harm if it counts as crossing; and one that crosses often shows little
-of it where groups have two members."""
+"""The prior log odds that a kind crosses groups. A kind that follows from the groups has far smaller
+odds; an unrelated kind does little harm if it counts as crossing; and a kind that crosses often shows little of it
+where groups have two members."""
 _LEFT_OUT = 0.2
 """The share of photos that a resampling leaves out."""
 MIN_STABILITY = 0.5

@@ -360,7 +360,7 @@ def _counted_photos(holding: Sequence[Lesson], targets: Sequence[int]) -> dict[i
 
 
 def kept_lessons(folder: Path) -> list[str]:
-    """The ids of the lessons in a folder, forgotten or not; none if nothing can be told of them."""
+    """The ids of the lessons in a folder, forgotten or not; none if the log cannot be read."""
     lessons = []
     with contextlib.suppress(OSError, ValueError):
         for line in (folder / f"{LOG}.jsonl").read_bytes().splitlines(keepends=True):

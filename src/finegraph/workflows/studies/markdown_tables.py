@@ -175,7 +175,7 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
 
 
 def _values(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, units: Mapping[str, str]) -> list[str]:
-    """How well each number is told, and the ordered kinds."""
+    """How well each number and the ordered kinds are predicted."""
     at_amount = [row for row in rows if row["amount"] == amount]
     tables = []
     for about, headings in value_tables((row["metric"] for row in at_amount), units).items():

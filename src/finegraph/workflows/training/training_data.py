@@ -164,7 +164,7 @@ def photos_digest(photos: Samples) -> str:
 
 
 def uses_photo_labels(settings: TrainSettings) -> bool:
-    """Whether photo labels count; the paper's CUB experiments take those of the classes alone."""
+    """Whether photo labels count; the paper's runs on CUB take those of the classes alone."""
     if settings.photo_labels is None:
         return photo_layout(parse_source(settings.data)[0]) != "cub"
     return settings.photo_labels == "use"
