@@ -26,7 +26,7 @@ from finegraph.errors import (
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.graph import LabelGraph
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
-from finegraph.reports.study_results import read_study as read_results
+from finegraph.reports.study_results import read_study_results
 from finegraph.reports.study_section import study_section
 from finegraph.workflows import study as running
 from finegraph.workflows.report import write_report
@@ -622,7 +622,7 @@ def test_tables_and_report_of_values(with_values):
     assert "## price, on test, 1 view, all photos\n" in text
     assert "| head (kinds) | mean absolute error, EUR | in 90 % intervals, % | Spearman |" in text
     assert "## Steps off the label of ordered kinds, on test, 1 view, all photos\n" in text
-    [place] = study_section(read_results(folder))["places"]
+    [place] = study_section(read_study_results(folder))["places"]
     tables = {table["metric"]: table for table in place["tables"]}
     titles = ["colour: steps off", "price: mean absolute error, EUR", "price: in 90 % intervals", "price: Spearman"]
     assert list(tables) == ["top 1", "top 5", "negative log-likelihood", *titles, "colour"]
@@ -664,9 +664,9 @@ def test_a_study_from_before_values_were_measured_is_read(priced, with_values, t
     summary = json.loads((folder / "summary.json").read_text())
     del summary["data"]["numbers"]
     (folder / "summary.json").write_text(json.dumps(summary))
-    assert read_results(folder).units == {}
+    assert read_study_results(folder).units == {}
     (folder / "summary.json").unlink()
-    assert read_results(folder).units == {}
+    assert read_study_results(folder).units == {}
     write_report([folder])
 
 
