@@ -145,6 +145,24 @@ def test_one_meaning_per_file_name():
     assert {name: where for name, where in places.items() if len(where) > 1} == allowed
 
 
+def named_files(path, text):
+    """The files that a docstring names and that are neither beside the module nor below a folder above it."""
+    folders = [one for one in path.parents if one.is_relative_to(PACKAGE)]
+    names = re.findall(r"(?<![\w./-])(?:[a-z_]+/)*[a-z_]+\.py\b", text)
+    return {name for name in names if not any((folder / name).is_file() for folder in folders)}
+
+
+def test_files_that_docstrings_name_are_there():
+    loss = PACKAGE / "inference" / "loss" / "joint_loss.py"
+    assert named_files(loss, "`formulas.py`, `sums/targets.py`, (model/classifier.py), `targets.py`") == {"targets.py"}
+    found = {}
+    for name, path in MODULES.items():
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if missing := named_files(path, text):
+            found[name] = missing
+    assert found == {}
+
+
 def test_one_meaning_per_public_name():
     places = {}
     for name, path in MODULES.items():

@@ -26,7 +26,7 @@ from finegraph.errors import DataError
 from finegraph.evaluation.asking import QuestionCollector, photos_to_ask
 from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, photo_batches
+from finegraph.evaluation.photo_settings import JoinedProgress, PhotoOptions, PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.retrieval import Retrieval, judge_retrieval
 from finegraph.evaluation.sample_results import SampleResults

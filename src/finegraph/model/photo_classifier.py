@@ -2,7 +2,7 @@
 
 It answers about files, pictures and arrays with everything the posterior knows: the fine labels, every kind, the sure
 answer, an explanation, and whether the photo looks like none of the labels. It is saved as a folder of weights and JSON
-(`folder.py`). All photos go one way (`answering/pipeline.py`): views, features, posterior, description. Asking never
+(`folder/`). All photos take one path (`answering/pipeline.py`): views, features, posterior, description. Asking never
 trains: features come from a copy of the backbones in evaluation mode, made again if the weights have changed, and no
 gradients are kept. The answer to a photo does not depend on the other photos that are asked about. Cost: the network,
 one pass over its weights, and a little for the graph.

@@ -1,13 +1,13 @@
 """A bipartite head whose labels are sharded over processes.
 
 Each process holds the rows of its own fine labels, those of its labels of the largest kind, and a copy of the rows of
-all other kinds and of numbers (`graph/label_shards.py`). The loss is that of `loss/rows_loss.py`: the features of the
-whole batch are the same in all processes, and so are the gradients of copies, which therefore stay equal without being
-sent. In a step, processes exchange one reference per sample, batch x (targets + numbers + 2) sums, the gradient of the
-features, batch x (labels of all kinds but the largest) gradients of coarse scores, and two per number. None of this
-grows with the number of fine labels.
+all other kinds and of numbers (`graph/label_shards.py`). The loss is that of `inference/loss/rows_loss.py`: the
+features of the whole batch are the same in all processes, and so are the gradients of copies, which therefore stay
+equal without being sent. In a step, processes exchange one reference per sample, batch x (targets + numbers + 2) sums,
+the gradient of the features, batch x (labels of all kinds but the largest) gradients of coarse scores, and two per
+number. None of this grows with the number of fine labels.
 
-Processes may form a grid: several groups, each of which shares all labels out and takes a batch of its own. Processes
+Processes may form a grid: several groups, each of which shards all labels and takes a batch of its own. Processes
 with the same labels in different groups then add up the gradients of their rows after each backward pass
 (`sum_gradients`).
 

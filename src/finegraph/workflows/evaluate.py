@@ -22,7 +22,6 @@ from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, photo_features
 from finegraph.evaluation.photo_evaluation import (
     CALIBRATION,
     DEFAULT_KEPT,
@@ -32,6 +31,7 @@ from finegraph.evaluation.photo_evaluation import (
     judged_retrieval,
     refuse_known,
 )
+from finegraph.evaluation.photo_settings import JoinedProgress, PhotoOptions, PhotoSettings, photo_features
 from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName

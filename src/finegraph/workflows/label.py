@@ -1,6 +1,7 @@
 """A session of labelling: a store with the photos of its classes and suggestions for them.
 
-Nothing is printed here. Which store is meant is decided in `label_stores.py`; files go in and out in `label_files.py`.
+Nothing is printed here. `labels/label_stores.py` decides which store is meant; `labels/label_files.py` imports and
+exports files.
 """
 
 from __future__ import annotations

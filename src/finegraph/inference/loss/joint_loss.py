@@ -4,9 +4,10 @@ The joint loss of the paper is for complete, partial and set-valued labels, phot
 
     L = -log p_y - sum_j weight_j log p^j[t_j]        t_j = the parent of y in kind j, or the photo label
 
-A number adds minus the log probability of reading the value of y, or the value measured on the photo (`readings.py`).
-What was not observed is left out: an unknown parent, or a fine label or kind marked with `ignore_index`. A sample with
-nothing observed contributes 0. Time and memory are a few times those of plain cross-entropy (`formulas.py`).
+A number adds minus the log probability of reading the value of y, or the value measured on the photo
+(`numbers/readings.py`). What was not observed is left out: an unknown parent, or a fine label or kind marked with
+`ignore_index`. A sample with nothing observed contributes 0. Time and memory are a few times those of plain
+cross-entropy (`formulas.py`).
 
 The ranking loss is for comparisons, such as "photo A is hotter than photo B", on the values that a model predicts:
 

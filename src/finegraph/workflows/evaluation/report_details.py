@@ -13,7 +13,7 @@ So a report needs no photo, no model and no network. Pictures are kept in four s
     similar     training photos that are most like those of the gallery
 
 Cost: a few milliseconds per photo for its small pictures, and the search for similar training photos; see
-similar_photos.py.
+indexing/similar_photos.py.
 """
 
 from __future__ import annotations

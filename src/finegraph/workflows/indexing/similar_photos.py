@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.evaluation.photo_batches import JoinedProgress
+from finegraph.evaluation.photo_settings import JoinedProgress
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier

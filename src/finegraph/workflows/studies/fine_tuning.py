@@ -16,7 +16,7 @@ import torch
 from finegraph.data.dataset import targets_of
 from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
-from finegraph.evaluation.photo_batches import PhotoSettings, photo_batches
+from finegraph.evaluation.photo_settings import PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto
 from finegraph.files.durable import remove_folder
 from finegraph.model.photo_classifier import PhotoClassifier

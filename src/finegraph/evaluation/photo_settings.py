@@ -1,6 +1,7 @@
-"""Photos of an evaluation: the settings, and the posteriors of all photos, batch after batch.
+"""How an evaluation reads photos: its settings, and the posteriors and features of photos under these settings.
 
-Photos go the one way of `finegraph.model.answering.pipeline`; memory does not grow with their number.
+All photos take the path of `finegraph.model.answering.pipeline`, batch after batch, so memory does not grow with their
+number. Photos that cannot be read are named in the result, and the progress of several loops is shown as one.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def photo_features(classifier: PhotoClassifier, samples: Samples, settings: Phot
 
     Args:
         classifier: its network and its views are used.
-        samples: the photos; those of one process, if several share them out.
+        samples: the photos; those of one process, if several divide them.
         settings: how they are read.
 
     Raises:
@@ -111,7 +112,7 @@ def photo_features(classifier: PhotoClassifier, samples: Samples, settings: Phot
 
 
 def _pipeline(classifier: PhotoClassifier, settings: PhotoSettings) -> PhotoPipeline:
-    """The way of photos to posteriors, as the settings say."""
+    """The pipeline with these settings."""
     return classifier.pipeline(
         views=settings.views,
         box=settings.box,
