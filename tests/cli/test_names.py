@@ -95,7 +95,6 @@ OTHERWISE = {
     ("teach", "forget"): "another function: `forget_lesson`, which takes the lesson",
     ("teach", "from"): "another function: `teach_list`, which takes the path",
     ("teach", "list"): "another function: `list_lessons`",
-    ("suggest-photos", "output"): "writes what was found: `write_suggestions`",
     ("suggest-photos", "label"): "opens what was found on the page of `serve`",
     ("suggest-photos", "port"): "of that page",
     ("index make", "exact"): "`method` in Python: one choice, of which the command has two flags",

@@ -120,6 +120,40 @@ def test_the_list_is_taught_when_it_is_filled_in(finegraph, model, photos, tmp_p
     assert (lesson.label, lesson.photos[0].name) == ("egg rice @ B", Path(second.partition(",")[0]).name)
 
 
+def test_rows_that_are_filled_in_stay(finegraph, model, photos, tmp_path):
+    file = tmp_path / "next.csv"
+    finegraph("suggest-photos", model, photos, "--count", 2, "-o", file)
+    text = file.read_text().replace(".png,,", ".png,egg rice @ B,", 1)
+    file.write_text(text)
+    (filled,) = [line for line in text.splitlines() if ".png,egg rice @ B," in line]
+    outcome = finegraph("suggest-photos", model, photos, "-o", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "1 row with a label was there already, and stayed" in outcome.out
+    *new, last = file.read_text().splitlines()[1:]
+    assert last == filled
+    listed = [line.partition(",")[0] for line in (*new, last)]
+    assert sorted(listed) == sorted(str(path) for path in photos.iterdir())  # each photo once
+    # A spreadsheet may save semicolons and a mark of the byte order.
+    file.write_text("\ufeff" + file.read_text().replace(",", ";"))
+    finegraph("suggest-photos", model, photos, "--count", 1, "-o", file)
+    assert file.read_text().splitlines()[2:] == [filled]
+
+
+def test_labels_that_would_be_lost_are_not_written_over(finegraph, model, photos, tmp_path):
+    file = tmp_path / "menu.csv"
+    file.write_text("path,label,price\na.png,egg rice @ B,3\nb.png,,\n")
+    outcome = finegraph("suggest-photos", model, photos, "-o", file)
+    assert outcome.code == 3
+    assert "1 of its rows has a label, which would be lost" in " ".join(outcome.err.split())
+    assert "egg rice @ B,3" in file.read_text()
+    rows = "".join(f"{path},egg rice @ B,,,,\n" for path in photos.iterdir())
+    file.write_text("path,label,guess,probability,gain,alike\n" + rows)
+    outcome = finegraph("suggest-photos", model, photos, "-o", file)
+    assert outcome.code == 3
+    assert "all 6 of these have a label in" in " ".join(outcome.err.split())
+    assert file.read_text().endswith(rows)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -38,17 +38,23 @@ def suggest_photos(
     They are those that are expected to make the model better soonest. Photos that look nearly alike come once before
     any of them comes again; those that it was taught already do not. Its head must have been fitted in closed form, as
     finegraph train does with few photos. --label opens them on a page; or fill in the file that -o writes, and let
-    finegraph teach RUN --from take it.
+    finegraph teach RUN --from take it. Rows of that file that have a label already stay.
     """
     from finegraph.cli.progress import progress
     from finegraph.workflows.suggest_photos import suggest_photos as suggest
     from finegraph.workflows.suggest_photos import write_suggestions
 
     with interruptible(f"nothing is kept; {AGAIN}"), progress("photos") as shown:
-        result = suggest(model, photos, count=number, on_bad_file=on_bad_file, progress=shown)  # type: ignore[arg-type]
+        result = suggest(
+            model,
+            photos,
+            count=number,
+            on_bad_file=on_bad_file,  # type: ignore[arg-type]
+            output=output,
+            progress=shown,
+        )
     suggestions = result.photos
-    if output is not None:
-        write_suggestions(output, suggestions)
+    kept = 0 if output is None else write_suggestions(output, suggestions)
     print_left_out(console(stderr=True), [str(error) for error in result.bad])
     if label:
         _label(model, suggestions, port, as_json=as_json)
@@ -59,6 +65,8 @@ def suggest_photos(
     out = console()
     if output is not None:
         out.print(printable(f"{count(len(suggestions), 'photo')} in {output}; fill in the column label"))
+        if kept:
+            out.print(f"{count(kept, 'row')} with a label {'was' if kept == 1 else 'were'} there already, and stayed")
         program, run, file = own_command(), quote(str(model)), quote(str(output))
         commands = [
             (f"{program} teach {run} --from {file}", "teach it the labels that you filled in"),

@@ -24,6 +24,8 @@ from finegraph.model.teaching.next_photos import doubt_of, doubtful_labels, next
 from finegraph.model.teaching.taught_photos import photo_digest, scaled_features
 from finegraph.workflows.predict import photos_of
 
+COLUMNS = ("path", "label", "guess", "probability", "gain", "alike")
+"""The columns of a list of suggestions."""
 _AT_ONCE = 32
 _MAX_PROBS = 1 << 24
 """How many probabilities of photos and fine labels are held at a time."""
@@ -73,6 +75,7 @@ def suggest_photos(
     *,
     count: int = 20,
     on_bad_file: OnBadFile = "error",
+    output: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Suggestions:
     """The photos to label next, the most telling first; those that the model was taught already are left out.
@@ -82,18 +85,22 @@ def suggest_photos(
         photos: unlabelled photos, or folders of them.
         count: how many to suggest.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and listed ("skip").
+        output: the list that suggestions will be written to; photos of its `filled_rows` are left out.
         progress: called with how many of how many photos are done.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.
-        InputError: the model has no statistics, or the count is wrong.
-        DataError: a photo cannot be read, or there is none that was not taught.
+        InputError: the model has no statistics, the count is wrong, or `filled_rows` refuses the list.
+        DataError: a photo cannot be read, or there is none that was not taught and has no label.
     """
     if count < 1:
         raise InputError(f"count: expected at least 1, got {count}")
+    filled = filled_rows(output) if output is not None else ()
     classifier = PhotoClassifier.load(model)
     statistics = classifier.teaching.current_statistics()
     files = _not_taught(photos_of(photos), classifier)
+    if output is not None and filled:
+        files = _without_label(files, output, filled)
     pipeline, rows, read = classifier.current_pipeline(), [], []
     bad: list[PhotoFileError] = []
     inputs = photo_inputs(files, None)
@@ -143,6 +150,23 @@ def _not_taught(files: Sequence[str], classifier: PhotoClassifier) -> list[str]:
     return left
 
 
+def _without_label(files: Sequence[str], path: Path, filled: Sequence[Sequence[str]]) -> list[str]:
+    """The files that no filled row of a list is about."""
+    known = {os.path.abspath(_placed(Path(without_mark(row[0])), path)) for row in filled}
+    left = [file for file in files if os.path.abspath(file) not in known]
+    if not left:
+        raise DataError(
+            f"expected photos to label, but all {len(files)} of these have a label in {path} already; teach them "
+            f"with finegraph teach RUN --from {path}"
+        )
+    return left
+
+
+def _placed(photo: Path, path: Path) -> Path:
+    """Where a photo of a list is: from the working folder, or else from the folder of the list."""
+    return photo if photo.exists() else path.parent / photo
+
+
 def _digest(file: str) -> str | None:
     try:
         return photo_digest(file)
@@ -172,22 +196,60 @@ def read_photo_list(path: str | os.PathLike[str]) -> list[Path]:
         raise DataError(f"{place}: expected a CSV file: {error}") from error
     if not named:
         raise DataError(f"{place}: expected a photo in each line, got none")
-    return [path if path.exists() else place.parent / path for path in named]
+    return [_placed(photo, place) for photo in named]
 
 
-def write_suggestions(path: Path, suggestions: Sequence[SuggestedPhoto]) -> None:
-    """Write suggestions as a CSV file with an empty column for labels.
+def filled_rows(path: Path) -> tuple[tuple[str, ...], ...]:
+    """The rows of a list of suggestions in which someone has filled in a label; none if there is no such file.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: it cannot be read, or it has labels but other columns than a list of suggestions.
     """
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        first = text.partition("\n")[0]
+        sign = max((",", ";", "\t"), key=first.count)  # spreadsheets of some countries save semicolons
+        header, *rows = [tuple(row) for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign)] or [()]
+    except FileNotFoundError:
+        return ()
+    except (OSError, csv.Error) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise InputError(f"{path}: is there already and cannot be read ({reason}); give another file") from error
+    names = tuple(name.strip() for name in header)
+    if "label" not in names:
+        return ()
+    place = names.index("label")
+    filled = tuple(row for row in rows if len(row) > place and row[place].strip())
+    if filled and names != COLUMNS:
+        raise InputError(
+            f"{path}: {len(filled)} of its rows {'has' if len(filled) == 1 else 'have'} a label, which would be lost, "
+            "since its columns are not those of a list of suggestions; give another file, or rename this one"
+        )
+    return filled
+
+
+def write_suggestions(path: Path, suggestions: Sequence[SuggestedPhoto]) -> int:
+    """Write suggestions as a CSV file with an empty column for labels.
+
+    A list that is there already is replaced, but for the rows in which someone has filled in a label: they stay, below
+    the new ones.
+
+    Returns:
+        How many filled rows stayed.
+
+    Raises:
+        InputError: the file cannot be written, or `filled_rows` refuses what is there.
+    """
+    filled = filled_rows(path)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["path", "label", "guess", "probability", "gain", "alike"])
+    table.writerow(COLUMNS)
     for suggestion in suggestions:
         names = [text_only(name) for name in (suggestion.path, suggestion.guess, suggestion.alike or "")]
         table.writerow([names[0], "", names[1], f"{suggestion.probability:.4f}", f"{suggestion.gain:.6f}", names[2]])
+    table.writerows(filled)
     try:
         write_over(path, text.getvalue().encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {reason_of(error)}") from error
+    return len(filled)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
+
+import pytest
 import torch
+from sklearn.datasets import load_iris
 
 import finegraph as fg
 from finegraph.model.fitting import FitSettings
 from finegraph.model.fitting.prototypes import fit_prototypes
-from finegraph.model.fitting.solver_choice import SOFTMAX_RATIO, SolverChoice, choose_solver, fit_head
+from finegraph.model.fitting.solver_choice import SOFTMAX_RATIO, SolverChoice, choose_solver, errors_of_chance, fit_head
 
 SIZE = 20
 
@@ -47,6 +52,46 @@ def test_descent_wins_where_the_length_of_features_says_it_all():
     assert choice.solver == "descent"
     assert choice.settings is not None
     assert "more likely under descent" in choice.reason
+
+
+def test_three_classes_are_enough_for_descent_to_win():
+    """Over three classes two standard errors could hardly be reached; groups of alike samples tell chance better."""
+    x, y = load_iris(return_X_y=True)
+    features = torch.from_numpy((x - x.mean(axis=0)) / x.std(axis=0))
+    graph = fg.LabelGraph.from_table({"setosa": {"k": "a"}, "versicolor": {"k": "b"}, "virginica": {"k": "b"}})
+    choice = _choose(features, torch.from_numpy(y), graph)
+    assert choice.solver == "descent"
+    assert choice.log_likelihoods["descent"] > choice.log_likelihoods["prototypes"] + 0.2
+
+
+def test_a_lead_that_may_be_chance_is_said():
+    x = torch.linspace(-3.0, 3.0, 9, dtype=torch.float64)[:, None]
+    targets = (x[:, 0] > -1.0).long() + (x[:, 0] > 1.0).long()
+    choice = _choose(x, targets, fg.LabelGraph(["low", "middle", "high"], []))
+    assert choice.solver == "prototypes"
+    found = re.fullmatch(
+        r"descent was ahead by (.*) on held-out samples, less than (.*) standard errors \(of (.*) each\), "
+        "so it may be chance",
+        choice.reason,
+    )
+    assert found is not None
+    ahead, errors, error = map(float, found.groups())
+    assert 0.2 < ahead < errors * error
+    assert 2.0 < errors < 3.0
+
+
+def test_few_groups_tell_chance_badly():
+    """By the table of Student's t, at the level of two standard deviations."""
+    table = {5: 2.869, 9: 2.366, 15: 2.195, 64: 2.040}
+    for groups, wanted in table.items():
+        assert errors_of_chance(groups) == pytest.approx(wanted, abs=0.02)
+    assert errors_of_chance(1) == errors_of_chance(2) == math.inf
+
+
+def test_one_class_leaves_nothing_to_compare():
+    choice = _choose(*_clouds(1, 6), _graph(1))
+    assert (choice.solver, choice.log_likelihoods) == ("prototypes", {})
+    assert choice.reason == "all samples have one class, so there is nothing to compare"
 
 
 def test_descent_without_the_graph_is_softmax():
