@@ -11,6 +11,7 @@ from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.web.problems import ProblemError
+from finegraph.web.serve.model_routes import MAX_ORDER, kinds_of
 from finegraph.web.serve.photo_files import PhotoPlace, SamplePhotos, Thumbnails
 from serving import files, photo_bytes, running
 
@@ -38,10 +39,20 @@ def test_the_model_tells_its_kinds_and_limits(server):
         "binary": True,
         "group": "with",
         "part": "tofu",
+        "ordered": False,
         "order": None,
     }
     assert (kinds["spicy"]["group"], kinds["dish"]["binary"], kinds["dish"]["labels"]) == (None, False, 3)
     assert body["limits"]["photos"] == 32
+
+
+@pytest.mark.parametrize(("labels", "listed"), [(MAX_ORDER, True), (MAX_ORDER + 1, False)])
+def test_a_long_order_is_not_sent_with_every_page(labels, listed):
+    grades = [f"grade {number}" for number in range(labels)]
+    table = {f"tea {number}": {"grade": grade} for number, grade in enumerate(grades)}
+    (kind,) = kinds_of(LabelGraph.from_table(table, {"grade": tuple(grades)}))
+    assert (kind.ordered, kind.labels) == (True, labels)
+    assert kind.order == (grades if listed else None)
 
 
 def test_the_graph_is_the_canonical_one_and_is_not_sent_twice(server):

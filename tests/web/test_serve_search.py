@@ -16,6 +16,7 @@ from finegraph.model import PhotoClassifier
 from finegraph.search import Index
 from finegraph.web.serve import photo_requests
 from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.model_routes import MAX_ORDER
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.search import search_index, search_photos
@@ -403,4 +404,36 @@ def test_the_page_sorts_and_limits_by_what_has_an_order(tmp_path, priced, page):
         page.wait_for_selector("#similar li:first-child:has-text('price 6 EUR')")
         assert prices() == [6.0, 5.0]
         assert page.locator("#limit-words").inner_text() == f"price below 7 EUR, that of {graph.fine[2]}."
+        page.goto("about:blank")
+
+
+def test_the_page_limits_by_an_order_that_is_too_long_to_be_sent(tmp_path, monkeypatch, page):
+    tiny.register(monkeypatch)
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+    grades = [f"grade {number}" for number in range(MAX_ORDER + 1)]
+    table = {f"tea {number}": {"grade": grade} for number, grade in enumerate(grades)}
+    tiny.classifier(LabelGraph.from_table(table, {"grade": tuple(grades)})).save(tmp_path / "model")
+    for number in (3, 50, 200):
+        (tmp_path / "photos" / f"tea {number}").mkdir(parents=True)
+        tiny.picture(number).save(tmp_path / "photos" / f"tea {number}" / "0.png")
+    make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
+    served = ServedModel(PhotoClassifier.load(tmp_path / "model"), "menu")
+    with running(served.model, index=PhotoIndex.open_for(tmp_path / "index", served)) as server:
+        page.goto(server.address)
+        page.wait_for_selector("body[data-ready]")
+        page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": photo_bytes(33)})
+        page.wait_for_selector("#similar li")
+        page.select_option("#sort-by", "-grade")
+        page.wait_for_selector("#similar li:first-child:has-text('grade 200')")
+        page.get_by_role("button", name="above or below tea 50").click()
+        page.wait_for_selector("#limit-words:has-text('grade above grade 50')")
+        page.wait_for_selector("#similar li:first-child:last-child:has-text('grade 200')")
+        page.select_option("#limit-by", "")
+        # As evidence, any label is found by a part of it.
+        assert page.get_by_role("group", name="grade").locator("button").count() == 5
+        field = page.get_by_role("combobox", name="Find a grade")
+        field.fill("grade 177")
+        page.get_by_role("listbox", name="Find a grade").get_by_text("grade 177", exact=True).click()
+        page.wait_for_selector("#evidence:has-text('grade: grade 177')")
+        page.wait_for_selector("#top li:first-child:has-text('tea 177')")
         page.goto("about:blank")

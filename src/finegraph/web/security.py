@@ -67,7 +67,7 @@ class Security:
     """Further host names of the server, without ports."""
     max_bytes: int = 32 << 20
     """The largest body."""
-    open_paths: tuple[str, ...] = ("/health/live", "/assets/", "/shared/")
+    open_paths: tuple[str, ...] = ("/health/live", "/health/ready", "/assets/", "/shared/")
     """The paths that need no token; one that ends with a slash stands for all below it."""
 
     def check(self) -> None:

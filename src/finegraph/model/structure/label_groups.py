@@ -383,16 +383,32 @@ def likely_alpha(count: int, groups: int) -> float:
     return math.exp((low + high) / 2.0)
 
 
+def shared_members(
+    one: Int[NDArray[np.int64], " fine"], other: Int[NDArray[np.int64], " fine"]
+) -> tuple[Int[NDArray[np.int64], " pair"], Int[NDArray[np.int64], " pair"], Int[NDArray[np.int64], " pair"]]:
+    """The groups of two groupings that share members: the one, the other, and how many they share.
+
+    In order of the one, then of the other. There are at most as many pairs as members, so this takes no table of groups
+    x groups.
+
+    Args:
+        one: the group of each fine label, from 0.
+        other: its group in another grouping, from 0.
+    """
+    width = int(other.max()) + 1 if len(other) else 1
+    pairs, counts = np.unique(one.reshape(-1).astype(np.int64) * width + other.reshape(-1), return_counts=True)
+    return pairs // width, pairs % width, counts
+
+
 def adjusted_rand(one: ArrayLike, other: ArrayLike) -> float:
     """The adjusted Rand index of two groupings: 1 if they are the same, about 0 by chance."""
     first, second = np.unique(one, return_inverse=True)[1], np.unique(other, return_inverse=True)[1]
-    table = np.zeros((first.max() + 1, second.max() + 1))
-    np.add.at(table, (first, second), 1)
 
-    def pairs(counts: NDArray[np.floating]) -> float:
-        return float((counts * (counts - 1) / 2).sum())
+    def pairs(counts: NDArray[np.int64]) -> float:
+        return float((counts * (counts - 1.0) / 2.0).sum())
 
-    both, rows, columns, total = pairs(table), pairs(table.sum(1)), pairs(table.sum(0)), pairs(np.array([len(first)]))
+    both, total = pairs(shared_members(first, second)[2]), pairs(np.array([len(first)]))
+    rows, columns = pairs(np.bincount(first)), pairs(np.bincount(second))
     expected = rows * columns / total if total else 0.0
     highest = (rows + columns) / 2
     return 1.0 if highest == expected else (both - expected) / (highest - expected)

@@ -25,7 +25,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.group_names import TREE, group_kind
 from finegraph.graph.kind import Kind
 from finegraph.model.structure.graph_statistics import statistics_for
-from finegraph.model.structure.label_groups import group_labels
+from finegraph.model.structure.label_groups import group_labels, shared_members
 from finegraph.model.structure.suggested_groups import LEVELS, independent_share, shown_means
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
@@ -148,22 +148,29 @@ def moves_between(graph: LabelGraph, before: LabelTree, after: LabelTree) -> tup
     if not before.levels or not after.levels:
         return ()
     one, two = before.levels[0], after.levels[0]
-    both = (one >= 0) & (two >= 0)
-    table = np.zeros((int(one.max()) + 1, int(two.max()) + 1))
-    np.add.at(table, (one[both], two[both]), 1.0)
-    goes_on = table.argmax(axis=0)  # for each new group, the old one that most of it comes from
-    found = []
-    for row in np.flatnonzero(both & (goes_on[two] != one)).tolist():
-        others = np.flatnonzero((two == two[row]) & (goes_on[two] == one))
-        to = int(others[0]) if len(others) else row
-        found.append(TreeMove(fine=graph.fine[row], to=graph.fine[to], gain=None))
-    for group in range(table.shape[1]):  # a new group that split off from one which continues elsewhere
-        first = int(goes_on[group])
-        largest = int(np.argmax(table[first]))
-        if table[first, group] and group != largest:
-            rows = np.flatnonzero((two == group) & (one == first))
-            found += [TreeMove(fine=graph.fine[row], to=graph.fine[int(rows[0])], gain=None) for row in rows.tolist()]
-    return tuple(found)
+    both = np.flatnonzero((one >= 0) & (two >= 0))
+    old, new, counts = shared_members(one[both], two[both])
+    goes_on = _largest(new, old, counts)  # for each new group, the old one that most of it comes from
+    continues = _largest(old, new, counts)  # for each old group, the new one that most of it goes to
+    stays = goes_on[two[both]] == one[both]
+    kept = both[stays][np.argsort(two[both[stays]], kind="stable")]  # group by group
+    groups, starts = np.unique(two[kept], return_index=True)
+    first = dict(zip(groups.tolist(), kept[starts].tolist(), strict=True))  # of those who stay in a group
+    found = [(row, first[group]) for row, group in zip(both[~stays].tolist(), two[both[~stays]].tolist(), strict=True)]
+    split = (
+        continues[goes_on[two[kept]]] != two[kept]
+    )  # in a new group that split off from one which continues elsewhere
+    found += [(row, first[int(two[row])]) for row in kept[split].tolist()]
+    return tuple(TreeMove(fine=graph.fine[row], to=graph.fine[to], gain=None) for row, to in found)
+
+
+def _largest(groups: NDArray[np.int64], others: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each group, the one of the others with the largest count; the first of several."""
+    order = np.lexsort((others, -counts, groups))
+    present, starts = np.unique(groups[order], return_index=True)
+    found = np.zeros(int(groups.max(initial=-1)) + 1, dtype=np.int64)
+    found[present] = others[order[starts]]
+    return found
 
 
 def _next(

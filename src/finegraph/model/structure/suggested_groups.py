@@ -28,7 +28,7 @@ from finegraph.graph.group_names import LOOK, group_kind
 from finegraph.model.fitting.class_means import solve_effects
 from finegraph.model.structure.graph_statistics import without_photos
 from finegraph.model.structure.group_cells import GroupCells, crossing_candidates, crossing_gain
-from finegraph.model.structure.label_groups import Level, group_labels
+from finegraph.model.structure.label_groups import Level, group_labels, shared_members
 from finegraph.model.teaching.class_statistics import ClassStatistics
 
 LEVELS = 3
@@ -257,10 +257,11 @@ def shared_part(
     own: Int[NDArray[np.int64], " fine"], other: Int[NDArray[np.int64], " fine"]
 ) -> Float[NDArray[np.float64], " group"]:
     """For each group, its overlap with the most similar group: intersection over union."""
-    table = np.zeros((int(own.max()) + 1, int(other.max()) + 1))
-    np.add.at(table, (own, other), 1.0)
-    union = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True) - table
-    return np.asarray((table / union).max(axis=1))
+    first, second, counts = shared_members(own, other)
+    union = np.bincount(own)[first] + np.bincount(other)[second] - counts
+    best = np.zeros(int(own.max()) + 1)
+    np.maximum.at(best, first, counts / union)
+    return best
 
 
 def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = LOOK) -> LabelGraph:

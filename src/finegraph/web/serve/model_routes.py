@@ -15,6 +15,9 @@ from finegraph.web.problems import problem_responses
 from finegraph.web.serve.schemas import KindBody, LabelsBody, ModelBody, NumberKindBody, SampleBody
 from finegraph.web.serve.server_state import ServerState
 
+MAX_ORDER = 200
+"""The largest number of ordered labels that the description of a model lists; every page loads it."""
+
 
 def model_routes(state: ServerState) -> APIRouter:
     """The routes about the model."""
@@ -126,7 +129,8 @@ def kinds_of(graph: LabelGraph) -> list[KindBody]:
                 binary=kind.binary,
                 group=group if grouped else None,
                 part=part if grouped else name,
-                order=list(kind.labels) if kind.ordered else None,
+                ordered=kind.ordered,
+                order=list(kind.labels) if kind.ordered and len(kind.labels) <= MAX_ORDER else None,
             )
         )
     return bodies

@@ -187,7 +187,11 @@ class KindBody(BaseModel):
     binary: bool = Field(description="Whether its labels are no and yes.")
     group: str | None = Field(description="The group that it is a part of, such as the ingredients.")
     part: str = Field(description="What it is called within its group.")
-    order: list[str] | None = Field(description="Its labels in rising order, such as mild to hot; null without one.")
+    ordered: bool = Field(description="Whether its labels are in rising order.")
+    order: list[str] | None = Field(
+        description="They in that order, such as mild to hot; null without one, and with more than 200 labels: "
+        "`/v1/labels` finds those, and `/v1/graph` has all."
+    )
 
 
 class NumberKindBody(BaseModel):

@@ -6,14 +6,14 @@ const SIGNS = { above: ">", below: "<" };
 let sorting = ""; // the `sort` field of the request: "price", "-price", or empty
 let limit = null; // {name, side, hit}: above or below the photo itself (hit is null), or a hit
 let onChange = () => {};
-let scales = []; // the numbers and ordered kinds: {name, unit, labels}
+let scales = []; // the numbers and ordered kinds: {name, unit}
 
 /** Build the choices for a model with numbers or ordered kinds; `callback` is called after each choice. */
 export function buildOrders(model, callback) {
   onChange = callback;
   scales = [
-    ...(model.numbers ?? []).map(({ name, unit }) => ({ name, unit, labels: null })),
-    ...model.kinds.filter((kind) => kind.order).map(({ name, order }) => ({ name, unit: "", labels: order })),
+    ...(model.numbers ?? []).map(({ name, unit }) => ({ name, unit })),
+    ...model.kinds.filter((kind) => kind.ordered).map(({ name }) => ({ name, unit: "" })),
   ];
   resetOrders();
 }
