@@ -9,8 +9,8 @@ cross-entropy or with the five best labels of one photo; both take turns in one 
 Seconds are CPU seconds of all threads; memory is the largest resident memory while a step runs, beyond what was there
 before it. The graph has one kind with 3 labels for 10 fine ones, one with 1 for 100, one with 100 and 5 yes/no kinds.
 The part "mixed" asks a graph that has a number, too, and a kind with 100 labels of which every tenth fine label has one
-of two; in the part "spreads" the values of the number have spreads; the part "names" searches the names of all fine
-labels, as the picker of the page does.
+of two; in the part "spreads" the values of the number have spreads; in the part "ordered" the kind with 3 labels for 10
+fine ones is in rising order; the part "names" searches the names of all fine labels, as the picker of the page does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from finegraph.graph.name_search import label_search
 from finegraph.graph.number import Number
 from finegraph.nn.compact_linear import compact_head
 
-PARTS = ("made", "train", "questions", "mixed", "spreads", "names", "compact", "extend")
+PARTS = ("made", "train", "questions", "mixed", "spreads", "ordered", "names", "compact", "extend")
 
 
 @dataclass(frozen=True)
@@ -262,6 +262,20 @@ class Bench:
     def spreads(self) -> None:
         """The same if the values of the number have spreads."""
         self.mixed("spreads", 0.2)
+
+    def ordered(self) -> None:
+        """The sure answer about one photo if the labels of the largest kind are in rising order, also with evidence."""
+        wide, narrow = self.graph.kinds[0], self.graph.kinds[-1]
+        kinds = [replace(self.graph.kind(name), ordered=name == wide) for name in self.graph.kinds]
+        graph = fg.LabelGraph(self.graph.fine, kinds)
+        head, x = fg.BipartiteHead(self.features, graph), self.x[:1]
+        runs: dict[str, Callable[[], object]] = {
+            "linear layer, 5 best labels": lambda: self.linear(x).topk(5),
+            "answer, with an ordered kind": lambda: head(x).answer(),
+            "the same, given a label": lambda: head(x).given({narrow: "yes"}).answer(),
+        }
+        with torch.no_grad():
+            self.add("ordered", measure(runs, self.rounds), "linear layer, 5 best labels")
 
     def names(self) -> None:
         """A search of the names of the fine labels, made ready first, and one that finds none."""

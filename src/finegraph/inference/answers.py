@@ -9,8 +9,8 @@ label", "it has this label of a kind", and ranges:
 A statement is more specific if fewer of the fine labels that evidence leaves are compatible with it. Ties go to the
 more probable one. A fine label is compatible with a range of labels if it can have one of them, and with an interval if
 its value is inside with a probability of at least the risk: an exact value is inside or outside, a value with a spread
-may be both. A range that rules out no fine label says nothing and is left out. Cost per sample: the square of the
-number of labels of an ordered kind, and a search for the shortest interval.
+may be both. A range that rules out no fine label says nothing and is left out. Cost per sample: a few passes over the
+fine labels, runs of the labels of ordered kinds (`label_runs.py`), and a search for the shortest interval.
 
 What to ask next depends on the expected effect of knowing the label of a kind. With F the fine label, C the label of
 the kind, p_i and p_c their probabilities, and r_ic = P(C = c | F = i):
@@ -37,6 +37,7 @@ from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.inference.label_runs import NO_RUN, best_runs
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.thresholds import ThresholdEffects
 from finegraph.inference.numbers.value_distribution import ValueDistribution
@@ -50,8 +51,6 @@ _ROUNDING = 1e-7
 """How far the probability of an interval may be from the requested one."""
 _MAX_DIGITS = 4
 """In text, ends with more digits are rounded."""
-_NO_RANGE = torch.iinfo(torch.int64).max
-"""Stands for the number of compatible fine labels if there is no sure range; larger than any real number."""
 
 
 class Answer(NamedTuple):
@@ -164,9 +163,9 @@ def sure_statements(
     compatible = torch.cat([ones.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
     label_count = probs.shape[1]
     if ranges:
-        # Samples without a sure range have `_NO_RANGE` compatible labels; probability 0 keeps them from being chosen.
+        # Samples without a sure range have `NO_RUN` compatible labels; probability 0 keeps them from being chosen.
         probs = torch.cat(
-            [probs, *(torch.where(own.compatible < _NO_RANGE, own.probability, 0.0)[:, None] for own in ranges)], 1
+            [probs, *(torch.where(own.compatible < NO_RUN, own.probability, 0.0)[:, None] for own in ranges)], 1
         )
         compatible = torch.cat([compatible, *(own.compatible.unsqueeze(1) for own in ranges)], dim=1)
     sure = probs >= min_probability
@@ -210,7 +209,7 @@ class SureRange(NamedTuple):
     Attributes:
         name: the name of the kind or number.
         probability: the probability of the range.
-        compatible: the number of compatible fine labels; `_NO_RANGE` if no range is sure.
+        compatible: the number of compatible fine labels; `NO_RUN` if no range is sure.
         low: the lower end: a label, or a value in the user's unit.
         high: the upper end.
         text: the range in words.
@@ -240,9 +239,9 @@ def sure_label_range(
         possible: the fine labels that evidence leaves; None for all.
         min_probability: the smallest probability that counts as sure, with an allowance for rounding.
     """
-    step = max(1, MAX_TOGETHER // (len(labels) + 1) ** 2)
+    step = max(1, MAX_TOGETHER // (len(labels) * len(labels).bit_length() + len(kind.edge_label)))
     parts = [
-        _best_run(
+        best_runs(
             kind,
             probs[start : start + step],
             None if possible is None else possible[start : start + step],
@@ -250,61 +249,10 @@ def sure_label_range(
         )
         for start in range(0, max(1, len(probs)), step)
     ]
-    probability, compatible, place = (torch.cat(column) for column in zip(*parts, strict=True))
-    low = [labels[cell // len(labels)] for cell in place.tolist()]
-    high = [labels[cell % len(labels)] for cell in place.tolist()]
-    text = [f"{first} to {last}" for first, last in zip(low, high, strict=True)]
+    first, last, probability, compatible = (torch.cat(column) for column in zip(*parts, strict=True))
+    low, high = ([labels[place] for place in ends.tolist()] for ends in (first, last))
+    text = [f"{one} to {other}" for one, other in zip(low, high, strict=True)]
     return SureRange(kind.name, probability, compatible, low, high, text)
-
-
-def _best_run(
-    kind: KindTensors,
-    probs: Float[Tensor, "batch label"],
-    possible: Bool[Tensor, "batch fine"] | None,
-    min_probability: float,
-) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """The best run of labels: its probability, its number of fine labels, and its place in the table of ends."""
-    sums = torch.nn.functional.pad(probs.cumsum(dim=1), (1, 0))
-    inside = sums[:, None, 1:] - sums[:, :-1, None]
-    compatible = _compatible_runs(kind, possible).expand(inside.shape)
-    total = kind.group.shape[0] if possible is None else possible.sum(dim=1)[:, None, None]
-    # Single labels are statements of their own, so a run starts at two labels.
-    several = torch.ones(inside.shape[1:], dtype=torch.bool, device=probs.device).triu(1)
-    usable = several & (inside >= min_probability) & (compatible < total)
-    compatible = torch.where(usable, compatible, _NO_RANGE).flatten(start_dim=1)
-    fewest = compatible.amin(dim=1, keepdim=True)
-    candidates = torch.where(compatible == fewest, inside.flatten(start_dim=1), -1.0)
-    # Rounding must not decide between equal runs.
-    best = candidates >= candidates.amax(dim=1, keepdim=True) - (1.0 - min_probability) * 1e-9 - 1e-12
-    place = best.int().argmax(dim=1, keepdim=True)
-    return candidates.gather(1, place).squeeze(1), fewest.squeeze(1), place.squeeze(1)
-
-
-def _compatible_runs(kind: KindTensors, possible: Bool[Tensor, "batch fine"] | None) -> Int[Tensor, "_ label label"]:
-    """For each first and last label of a run, the number of fine labels that can have a label in it.
-
-    Each fine label must be counted once, by the first of its labels in the run. So a label c, with b the previous label
-    of the same fine label, counts in runs that start after b and end at c or later.
-    """
-    labels = kind.label_count
-    if possible is None:
-        possible = torch.ones(1, len(kind.group), dtype=torch.bool, device=kind.group.device)
-    sizes = torch.zeros(len(possible), kind.group_count, dtype=torch.int64, device=possible.device)
-    sizes.scatter_add_(1, kind.group.expand_as(possible), possible.long())
-    row = torch.arange(labels, device=sizes.device)
-    label, before = row, torch.full_like(row, -1)
-    if not kind.plain:
-        group, own = kind.edge_group.to(sizes.device), kind.edge_label.to(sizes.device)
-        order = torch.argsort(group * labels + own)
-        group, own = group[order], own[order]
-        previous = torch.where(torch.diff(group, prepend=group[:1] - 1) == 0, own.roll(1), -1)
-        row = torch.cat([row, labels + group])
-        label, before = torch.cat([label, own]), torch.cat([before, previous])
-    counted = sizes.index_select(1, row)
-    table = sizes.new_zeros(len(sizes), (labels + 1) * labels)
-    table.index_add_(1, (before + 1) * labels + label, counted)
-    table.index_add_(1, (label + 1) * labels + label, -counted)
-    return table.view(-1, labels + 1, labels)[:, :-1].cumsum(dim=1).cumsum(dim=2)
 
 
 def sure_interval(
@@ -327,7 +275,7 @@ def sure_interval(
         possible = torch.ones(1, len(number.component), dtype=torch.bool, device=inside.device)
     sizes = number.to_components(possible.double())
     compatible = torch.where(inside >= risk, sizes, 0.0).sum(dim=1).long()
-    compatible = torch.where(compatible < possible.sum(dim=1), compatible, _NO_RANGE)
+    compatible = torch.where(compatible < possible.sum(dim=1), compatible, NO_RUN)
     lows, highs = (
         [float(_digits(end)) for end in number.number.to_outer(side.squeeze(1).cpu().numpy()).tolist()]
         for side in (low, high)
