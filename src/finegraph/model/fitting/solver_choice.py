@@ -8,9 +8,9 @@ To be quick, the contest uses at most 64 fine labels in whole families, and it e
 if the closed form is ahead by more than chance, which is usual with few photos per class. Descent has to be
 ahead by more than chance over all folds: the closed form is calibrated, quicker, and can be taught.
 
-What chance does is told by groups of similar samples of a class, which are held out together: samples of a group are
-much alike, and groups differ as future samples of these classes will. Few groups tell it badly, so with them the lead
-has to be larger, by Student's t.
+The standard error is taken over groups of similar samples of a class, which are held out together: samples of a group
+are much alike, and groups differ as future samples of these classes will. With few groups the error itself is
+uncertain, so the lead has to be larger, by Student's t.
 """
 
 from __future__ import annotations
