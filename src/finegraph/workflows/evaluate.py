@@ -69,7 +69,7 @@ class RunEvaluation:
         result: the metrics.
         calibration: what was fitted, if something was.
         saved: whether the model was saved with it.
-        trained_on: how many of the photos the model was trained on; the metrics are that much better than they should.
+        trained_on: how many of the photos the model was trained on; these make the metrics too good.
         held_out: whether these are photos that training held out of a source without splits.
         gone: how many of the held-out photos no longer exist.
         fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None if
@@ -153,6 +153,135 @@ def evaluate_run(
         raise InputError(f"questions: expected the largest number of questions to ask, at least 0, got {questions}")
     if name is not None:
         check_evaluation_name(place.evaluations, name)
+    photos = _photos(place, data, split, calibrate, unknown)
+    if box or (box is None and place.settings is not None and place.settings.box):
+        photos.evaluated.require_boxes()
+    classifier = PhotoClassifier.load(place.model, device)
+    photos.check(classifier)
+    joined = JoinedProgress(progress, sum(len(part) for part in photos.read() if part is not None))
+    options = PhotoOptions(
+        views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
+    )
+    first, known = _shared(classifier, photos.read(), options)
+    if not first:
+        return None
+    judged = judged_retrieval(classifier, photos.evaluated, options, known.evaluated) if retrieval else None
+    fit = None
+    if photos.fitted_on is not None:
+        fit = calibrate_photos(
+            classifier,
+            photos.fitted_on,
+            score=score,
+            kept=kept,
+            progress=joined.part(0),
+            known=known.fitted_on,
+            **options,
+        )
+        classifier = calibrated(classifier, fit, str(photos.calibrate))
+    collector = DetailCollector(classifier.graph, draw_order(photos.evaluated)) if details else None
+    evaluation = evaluate_photos(
+        classifier,
+        photos.evaluated,
+        risk=risk,
+        foreign=photos.foreign,
+        details=collector,
+        questions=questions,
+        progress=joined.part(0 if photos.fitted_on is None else len(photos.fitted_on)),
+        known=known.evaluated,
+        known_foreign=known.foreign,
+        **options,
+    )
+    about = {"model": os.fspath(run), "data": photos.source, "split": photos.split}
+    result = _completed(evaluation.result, about, photos.calibrate, fit)
+    evaluation = evaluation._replace(result=replace(result, retrieval=judged))
+    kept_details = None
+    if collector is not None:
+        more = joined.more()
+        kept_details = _details(place, classifier, collector, evaluation, photos.evaluated, workers, engine, more)
+    stem = default_name(photos.split, views, box, fit is not None)
+    folder = write_evaluation(
+        place.evaluations, name, stem, evaluation, photos.evaluated, classifier, fit, kept_details
+    )
+    if save_calibration:
+        classifier.save(place.model)
+    return photos.described(folder, classifier, evaluation.result, fit, saved=save_calibration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Photos:
+    """The photos of an evaluation, and what the model was trained on.
+
+    Attributes:
+        source: where they come from.
+        samples: all photos of the source.
+        split: the name of the evaluated photos.
+        evaluated: the photos to evaluate on.
+        calibrate: the name of the photos to fit a calibration on; None for no fit.
+        fitted_on: these photos.
+        foreign: photos of none of the classes; None if there are none.
+        trained_with: the settings of the run, if the source is its own.
+        parts: the photos that the model was trained and validated on.
+    """
+
+    source: str
+    samples: Samples
+    split: str
+    evaluated: Samples
+    calibrate: str | None
+    fitted_on: Samples | None
+    foreign: Samples | None
+    trained_with: TrainSettings | None
+    parts: Parts
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the evaluated photos are those that training held out of a source without splits."""
+        return self.parts.held_out and self.split == DEFAULT_VAL
+
+    @property
+    def trained_on(self) -> set[Path]:
+        """The photos that the model was trained on."""
+        return {sample.path for sample in self.parts.train}
+
+    def read(self) -> tuple[Samples | None, Samples, Samples | None]:
+        """The photos that the network reads, in the order of the work."""
+        return self.fitted_on, self.evaluated, self.foreign
+
+    def check(self, classifier: PhotoClassifier) -> None:
+        """Raise if these photos do not fit a model: before the first is read, not after the calibration."""
+        if self.held_out or (self.parts.held_out and self.calibrate == DEFAULT_VAL):
+            _refuse_changed(classifier, self.parts, self.samples)
+        targets_of(self.evaluated, classifier.graph)
+        if self.foreign is not None:
+            refuse_known(self.foreign, classifier)
+
+    def described(
+        self,
+        folder: Path,
+        classifier: PhotoClassifier,
+        result: EvaluationResult,
+        fit: CalibrationFit | None,
+        *,
+        saved: bool,
+    ) -> RunEvaluation:
+        """A result with what is to be known of its photos."""
+        before = None if fit is not None else classifier.about.get(CALIBRATION)
+        trained_on = self.trained_on
+        return RunEvaluation(
+            folder=folder,
+            result=result,
+            calibration=fit,
+            saved=saved,
+            trained_on=sum(sample.path in trained_on for sample in self.evaluated),
+            held_out=self.held_out,
+            gone=self.parts.gone if self.held_out else 0,
+            fitted_before=before,
+            fitted_on_these=before is not None and self.trained_with is not None and before.get("split") == self.split,
+        )
+
+
+def _photos(place: _Place, data: str | None, split: str | None, calibrate: str | None, unknown: str | None) -> _Photos:
+    """Choose the photos of an evaluation; arguments are those of `evaluate_run`."""
     source = _source(place, data)
     samples = read_samples(source)
     trained_with = place.settings if data is None or _is_source_of(data, place.settings) else None
@@ -166,76 +295,18 @@ def evaluate_run(
     fitted_on = None
     if calibrate is not None:
         calibrate, fitted_on = _chosen(samples, calibrate, trained_with, parts)
-    trained_on = {sample.path for sample in parts.train}
-    if fitted_on is not None:
         _refuse_overlap(fitted_on, evaluated)
-        _refuse_trained(fitted_on, trained_on)
-    if box or (box is None and place.settings is not None and place.settings.box):
-        evaluated.require_boxes()
-    foreign = None if unknown is None else read_samples(unknown)
-    classifier = PhotoClassifier.load(place.model, device)
-    held_out = parts.held_out and split == DEFAULT_VAL
-    if held_out or (parts.held_out and calibrate == DEFAULT_VAL):
-        _refuse_changed(classifier, parts, samples)
-    targets_of(evaluated, classifier.graph)  # labels that the graph does not have show now, not after the calibration
-    if foreign is not None:
-        refuse_known(foreign, classifier)
-    joined = JoinedProgress(progress, sum(len(part) for part in (fitted_on, evaluated, foreign) if part is not None))
-    options = PhotoOptions(
-        views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
-    )
-    first, known = _shared(classifier, [fitted_on, evaluated, foreign], options)
-    if not first:
-        return None
-    judged = judged_retrieval(classifier, evaluated, options, known.evaluated) if retrieval else None
-    fit = None
-    if fitted_on is not None:
-        fit = calibrate_photos(
-            classifier,
-            fitted_on,
-            score=score,
-            kept=kept,
-            progress=joined.part(0),
-            known=known.fitted_on,
-            **options,
-        )
-        classifier = calibrated(classifier, fit, str(calibrate))
-    start = 0 if fitted_on is None else len(fitted_on)
-    collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
-    evaluation = evaluate_photos(
-        classifier,
-        evaluated,
-        risk=risk,
-        foreign=foreign,
-        details=collector,
-        questions=questions,
-        progress=joined.part(start),
-        known=known.evaluated,
-        known_foreign=known.foreign,
-        **options,
-    )
-    about = {"model": os.fspath(run), "data": source, "split": split}
-    evaluation = evaluation._replace(
-        result=replace(_completed(evaluation.result, about, calibrate, fit), retrieval=judged)
-    )
-    stem = default_name(split, views, box, fit is not None)
-    kept_details = None
-    if collector is not None:
-        kept_details = _details(place, classifier, collector, evaluation, evaluated, workers, engine, joined.more())
-    folder = write_evaluation(place.evaluations, name, stem, evaluation, evaluated, classifier, fit, kept_details)
-    if save_calibration:
-        classifier.save(place.model)
-    before = None if fit is not None else classifier.about.get(CALIBRATION)
-    return RunEvaluation(
-        folder=folder,
-        result=evaluation.result,
-        calibration=fit,
-        saved=save_calibration,
-        trained_on=sum(sample.path in trained_on for sample in evaluated),
-        held_out=held_out,
-        gone=parts.gone if held_out else 0,
-        fitted_before=before,
-        fitted_on_these=before is not None and trained_with is not None and before.get("split") == split,
+        _refuse_trained(fitted_on, {sample.path for sample in parts.train})
+    return _Photos(
+        source=source,
+        samples=samples,
+        split=split,
+        evaluated=evaluated,
+        calibrate=calibrate,
+        fitted_on=fitted_on,
+        foreign=None if unknown is None else read_samples(unknown),
+        trained_with=trained_with,
+        parts=parts,
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -88,31 +88,76 @@ def choose_solver(
         )
     given = shared.given(samples)
     fitted = compressed(given, compressions_of(given, strengths.compression)) if strengths.compression else samples
-    ours = held_out_log_probs(fitted, graph, strengths, folds)
+    closed_form = held_out_log_probs(fitted, graph, strengths, folds)
+    return _choice(_contest(_scaled(samples), graph, _settings(base, graph), folds, closed_form))
+
+
+class _Contest(NamedTuple):
+    """How the closed form and descent did on held-out samples.
+
+    Attributes:
+        settings: the settings of descent that did best.
+        closed_form: the mean log probability of held-out fine labels under the closed form.
+        lead: how far that is above the one under descent.
+        error: the standard error of the lead.
+    """
+
+    settings: FitSettings
+    closed_form: float
+    lead: float
+    error: float
+
+
+def _scaled(samples: LabelledSamples) -> LabelledSamples:
+    """The samples with scaled features in float32, as descent takes them."""
     scale = FeatureScales.of(samples.features, None).fine
     asked = None if samples.views is None else (samples.views[:, :1] / scale).float()
-    scaled = replace(samples, features=(samples.features / scale).float(), views=asked)
-    tried = _settings(base, graph)
-    # The first fold shows which settings are worth another look, and usually who wins.
-    first = [_log_probs(fit, scaled, folds[0]) for fit in _along_path(scaled, folds[0], graph, tried)]
-    means = [_mean(scaled, folds[:1], [one]) for one in first]
-    best = max(range(len(tried)), key=means.__getitem__)
-    own, lead, error = _compare(scaled, folds[:1], ours[:1], [first[best]])
-    if lead <= _MIN_ERRORS_AHEAD * error and len(folds) > 1:
-        rest = [
-            _log_probs(fit_head(*_kept(scaled, fold), graph, tried[best], sample_weight=_weight(scaled, fold)).head,
-                       scaled, fold)
-            for fold in folds[1:]
-        ]  # fmt: skip
-        own, lead, error = _compare(scaled, folds, ours, [first[best], *rest])
-    likelihoods = {"prototypes": own, "descent": own - lead}
-    held = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
+    return replace(samples, features=(samples.features / scale).float(), views=asked)
+
+
+def _contest(
+    samples: LabelledSamples,
+    graph: LabelGraph,
+    candidates: Sequence[FitSettings],
+    folds: Sequence[TensorFold],
+    closed_form: Sequence[Float[Tensor, " _"]],
+) -> _Contest:
+    """Fit heads by descent, and compare the best of them with the closed form.
+
+    Args:
+        samples: the samples, scaled.
+        graph: the label graph.
+        candidates: the settings of descent.
+        folds: the samples that stay, and those that are held out.
+        closed_form: per fold the log probabilities of the held-out fine labels under the closed form.
+    """
+    # The first fold shows which settings are worth another fit, and usually which solver wins.
+    first_fold = [_log_probs(head, samples, folds[0]) for head in _along_path(samples, folds[0], graph, candidates)]
+    means = [_mean(samples, folds[:1], [log_probs]) for log_probs in first_fold]
+    best = max(range(len(candidates)), key=means.__getitem__)
+    settings, descent = candidates[best], [first_fold[best]]
+    contest = _Contest(settings, *_compare(samples, folds[:1], closed_form[:1], descent))
+    if contest.lead <= _MIN_ERRORS_AHEAD * contest.error and len(folds) > 1:
+        for fold in folds[1:]:
+            fit = fit_head(*_kept(samples, fold), graph, settings, sample_weight=_weight(samples, fold))
+            descent.append(_log_probs(fit.head, samples, fold))
+        contest = _Contest(settings, *_compare(samples, folds, closed_form, descent))
+    return contest
+
+
+def _choice(contest: _Contest) -> SolverChoice:
+    """The solver that a contest is for, with the reason in words."""
+    lead, error = contest.lead, contest.error
+    solver: Solver = "prototypes"
     if lead < -_MIN_ERRORS_AHEAD * error:
-        held = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
-        return SolverChoice(solver="descent", reason=held, settings=tried[best], log_likelihoods=likelihoods)
-    if lead <= 0.0:
-        held = f"held-out samples are as likely under either but for chance ({lead:.3f}, standard error {error:.3f})"
-    return SolverChoice(solver="prototypes", reason=held, settings=tried[best], log_likelihoods=likelihoods)
+        solver = "descent"
+        reason = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
+    elif lead <= 0.0:
+        reason = f"held-out samples are as likely under either but for chance ({lead:.3f}, standard error {error:.3f})"
+    else:
+        reason = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
+    likelihoods = {"prototypes": contest.closed_form, "descent": contest.closed_form - lead}
+    return SolverChoice(solver=solver, reason=reason, settings=contest.settings, log_likelihoods=likelihoods)
 
 
 def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
@@ -158,7 +203,7 @@ def _mean(samples: LabelledSamples, folds: Sequence[TensorFold], log_probs: Sequ
 
 
 def _compare(
-    samples: LabelledSamples, folds: Sequence[TensorFold], ours: Sequence[Tensor], theirs: Sequence[Tensor]
+    samples: LabelledSamples, folds: Sequence[TensorFold], closed_form: Sequence[Tensor], descent: Sequence[Tensor]
 ) -> tuple[float, float, float]:
     """The mean log probability of the closed form, its lead over descent, and the standard error of that.
 
@@ -167,8 +212,8 @@ def _compare(
     weight = torch.cat([samples.weight[held] for _, held in folds])
     targets = torch.cat([samples.targets[held] for _, held in folds])
     share = weight / weight.sum()
-    ahead = torch.cat(list(ours)) - torch.cat(list(theirs))
+    ahead = torch.cat(list(closed_form)) - torch.cat(list(descent))
     lead = float(share @ ahead)
     by_class = torch.zeros(int(targets.max()) + 1, dtype=torch.float64)
     by_class.index_add_(0, targets, share * (ahead - lead))
-    return float(share @ torch.cat(list(ours))), lead, float(by_class.norm())
+    return float(share @ torch.cat(list(closed_form))), lead, float(by_class.norm())
