@@ -264,7 +264,7 @@ class _Photos:
         *,
         saved: bool,
     ) -> RunEvaluation:
-        """A result with what is to be known of its photos."""
+        """The result of a run, with the facts about its photos."""
         before = None if fit is not None else classifier.about.get(CALIBRATION)
         trained_on = self.trained_on
         return RunEvaluation(
@@ -320,7 +320,7 @@ class _Place:
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> _Place:
-        """The parts of what the user named."""
+        """The parts of a run folder or a model folder."""
         model = find_model(run)
         folder = RunFolder(model.absolute().parent)
         if model.name == MODEL_OF_RUN and folder.config_file.is_file():

@@ -85,7 +85,7 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
         watcher: receives the progress.
 
     Raises:
-        SettingsError: the study does not go with its data, or another one was begun in the folder.
+        SettingsError: the study does not fit its data, or the folder has another study.
         MissingExtraError: a head needs scikit-learn, or the weights of a network are not installed.
         DataError: the photos' list has faults.
         RunFolderError: the folder cannot be used.

@@ -162,7 +162,7 @@ def suggest_graph(
     Args:
         model: a run folder; or a model folder, of which no photos are known; or whatever else has a graph, of which
             names alone are known.
-        graph: the graph to suggest kinds for, if it is another than that of the model.
+        graph: the graph to suggest kinds for, if not that of the model.
         accept: which suggestions are accepted, by number or name; "all" for all.
         output: the graph file to write with these; it must not exist.
         risk: how often a sure answer may be wrong.

@@ -260,7 +260,7 @@ def _why_descent(samples: LabelledFeatures, graph: LabelGraph, settings: SolverS
 
 
 def _why_no_descent(samples: LabelledFeatures) -> str | None:
-    """Why descent is not worth a comparison, as it could not come to an end; None if it could."""
+    """The reason why descent is not compared, as it would take too long; None if it is."""
     seen = samples.targets[samples.targets != NOT_OBSERVED]
     labels = len(torch.unique(seen))
     if labels * len(seen) * samples.features.shape[1] <= _MAX_PRODUCTS:

@@ -123,7 +123,7 @@ class LearntCell:
 
     @property
     def source(self) -> str:
-        """Who speaks: photos, if there are some."""
+        """The sources of evidence; photos are one if there are some."""
         return "photos" if self.photos else "other cells and the name"
 
     @property
