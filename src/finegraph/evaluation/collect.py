@@ -201,7 +201,7 @@ class Collector:
             )
 
     def samples(self) -> SampleResults:
-        """What is known of each photo, in the order of their numbers.
+        """The results for each photo, in the order of their numbers.
 
         Raises:
             InputError: there were no photos.

@@ -35,7 +35,7 @@ _MAX_FAULTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GraphLearning:
-    """What was learnt about a graph.
+    """The learnt facts about a graph.
 
     Attributes:
         empty: the cells that the table leaves empty, the surest first.

@@ -121,7 +121,7 @@ class GraphSuggestions:
         present: the kinds that it has, those that harm most first.
         judged: which photos were judged; None if none could be.
         now: what the graph as it is reaches on these: log_likelihood, top1, sure, sure_wrong, sure_labels.
-        accepted: the names of what was accepted.
+        accepted: the names of accepted suggestions.
         output: the graph file that was written; None if nothing was accepted.
         data: where the photos are; None if that is not known.
         notes: what could not be done, and why.
@@ -223,7 +223,7 @@ def suggest_graph(
 
 
 def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind], tuple[str, ...]]:
-    """All suggestions for the graph of what a model has seen, and what could not be done.
+    """All suggestions for a graph by what a model has seen, and notes on what failed.
 
     Args:
         seen: what a model has seen.

@@ -73,7 +73,7 @@ def resolution_of(number: Number) -> float:
 
 
 def preprocessing_of(classifier: PhotoClassifier) -> dict[str, Any]:
-    """What is to be done to a photo before the file sees it: the settings, and the same in words."""
+    """The steps from a photo to the input of the file: the settings, and the same in words."""
     views = classifier.views
     shape = (
         f"so that its shorter side has {views.resize} pixels"

@@ -244,7 +244,7 @@ def solve_shared_head(
 def closed_form_ignores(
     graph: LabelGraph, kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
 ) -> list[str]:
-    """What was seen on samples and the closed form has no use for: labels, and values of which all classes are sure."""
+    """The observations that the closed form cannot use: labels, and values of which all classes are sure."""
     exact = exact_numbers(graph)
     return [name for name in kind_targets if exact.get(name, True)]
 

@@ -278,7 +278,7 @@ def learn_cells(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Found:
-    """What is learnt with a share of wrong cells; `log_posterior` is that of the trust, given the known cells."""
+    """The result with a share of wrong cells; `log_posterior` is that of the trust, given the known cells."""
 
     rows: Tensor
     beliefs: Tensor
