@@ -89,7 +89,7 @@ class Fault:
     """One finding in a graph, a graph file or a source of photos.
 
     Attributes:
-        rule: a short stable name of what was found, such as `duplicate-fine`.
+        rule: a short stable name of the fault, such as `duplicate-fine`.
         message: what is wrong and why.
         line: the line of the file, counted from 1.
         column: the name of the column or kind; in a JSON file the place, such as `kinds[2].parents[17]`.

@@ -145,7 +145,7 @@ def _print_comparison(out: Console, comparison: HeadComparison) -> None:
 
 
 def _sure(result: EvaluationResult) -> tuple[float, float | None]:
-    """The share of photos of which the item or, if that is not sure, the dish is; and how many of these are wrong."""
+    """The share of photos whose item or, if that is not sure, whose dish is; and how many of these are wrong."""
     sure, levels = result.sure, ("fine", "dish")
     share = sum(sure.levels.get(level, 0.0) for level in levels)
     wrong = sum(sure.levels.get(level, 0.0) * (sure.wrong_at.get(level) or 0.0) for level in levels)

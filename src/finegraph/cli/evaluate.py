@@ -104,7 +104,7 @@ def evaluate(
             progress=advance,
             **options,
         )
-    if evaluation is None:  # one of several processes, of which the first speaks
+    if evaluation is None:  # one of several processes, of which the first prints
         return
     if as_json:
         print_json(

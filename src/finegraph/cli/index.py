@@ -100,7 +100,7 @@ def make(
             progress=advance,
             **options,
         )
-    if report is not None:  # one of several processes, of which the first speaks
+    if report is not None:  # one of several processes, of which the first prints
         _print_report(report, as_json)
 
 
@@ -123,7 +123,7 @@ def add(
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
     with interruptible(_KEPT), progress("photos") as advance:
         report = add_photos(index, photos, model=model, split=split, workers=workers, progress=advance, **options)
-    if report is not None:  # one of several processes, of which the first speaks
+    if report is not None:  # one of several processes, of which the first prints
         _print_report(report, as_json)
 
 

@@ -56,7 +56,7 @@ def predict(
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
     with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as advance:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=advance, **options)  # type: ignore[arg-type]
-    if result is None:  # one of several processes, of which the first speaks
+    if result is None:  # one of several processes, of which the first prints
         return
     if csv is not None and not printed:
         write_predictions(result, csv)

@@ -160,7 +160,7 @@ def _effect_words(question: Question) -> str:
 
 
 def _given_words(given: Mapping[str, Sequence[str]]) -> str:
-    """What is given, as a condition."""
+    """The evidence, as a condition."""
     return " and ".join(
         f"{_kind_words(kind)}: {' or '.join(labels)}"
         if set(labels) <= {"yes", "no"}

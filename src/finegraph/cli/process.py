@@ -64,7 +64,7 @@ def job_size() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process of a job that speaks."""
+    """Whether this is the first process of a job, which prints."""
     return os.environ.get("RANK", "0") == "0"
 
 

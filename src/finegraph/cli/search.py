@@ -98,7 +98,7 @@ def search(
 
 
 def _print(out: Console, result: SearchResult) -> None:
-    """What was found, query after query."""
+    """The photos found, query after query."""
     from finegraph.workflows.indexing.search_page import in_index_words
 
     for place, query in enumerate(result.queries):
@@ -119,7 +119,7 @@ def _print(out: Console, result: SearchResult) -> None:
 
 
 def _title(query: PhotoHits, result: SearchResult) -> str:
-    """What was searched for."""
+    """The query in words."""
     name = query.photo if query.photo is not None else f"photos like {query.label}"
     limits = "".join(f", {name} {limit}" for name, limit in query.limits.items())
     found = f"{count(len(query.hits), 'hit')} among {count(result.photos, 'photo')}"

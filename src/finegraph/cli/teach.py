@@ -153,7 +153,7 @@ def _named(photos: Sequence[Path]) -> int:
 
 
 def _print_result(out: Console, result: TeachResult, copies: int) -> None:
-    """What was taught or taken back, and how answers changed."""
+    """The lessons taught or taken back, and how answers changed."""
     lesson = result.lesson
     what = "Forgotten" if lesson.forgotten else "Taught"
     if result.repeated:

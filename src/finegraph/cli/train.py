@@ -84,7 +84,7 @@ def _train(
         _use_threads(settings.threads)
         with display:
             result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)
-    if display.speaks:
+    if display.prints:
         if as_json:
             print_json({**asdict(result), "figures": result.metrics})  # `figures` is the former name
         else:

@@ -1,6 +1,6 @@
 """The display of training: a bar with loss, rate and time left on a terminal, lines elsewhere, and the result.
 
-In a job of several processes only the first one speaks.
+In a job of several processes only the first one prints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TrainingDisplay:
 
     def __init__(self, *, quiet: bool = False) -> None:
         """Make a display; a quiet one shows progress but no words."""
-        self.speaks = is_first()
+        self.prints = is_first()
         self._quiet = quiet
         self._to = console(stderr=True)
         self._stack = ExitStack()
@@ -112,7 +112,7 @@ class TrainingDisplay:
 
     def note(self, text: str) -> None:
         """Something worth a line."""
-        if not self._quiet and self.speaks:
+        if not self._quiet and self.prints:
             self._to.print(printable(text))
 
 

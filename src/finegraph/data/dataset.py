@@ -103,7 +103,7 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         return self.item(index, 0)
 
     def item(self, index: int, epoch: int) -> Item | PhotoFileError:
-        """A sample as it is seen in an epoch."""
+        """A sample with its view in an epoch."""
         sample = self.samples[index]
         try:
             picture = self._pictures.get(index, lambda: self._read(sample))

@@ -150,7 +150,7 @@ class Samples(Sequence[Sample]):
         return {label: counts[label] for label in sorted(counts)}
 
     def split_counts(self) -> dict[str | None, int]:
-        """How many samples each part of the data has; None stands for those in no part."""
+        """How many samples each part of the data has; the key None is for those in no part."""
         counts = Counter(sample.split for sample in self)
         return {split: counts[split] for split in sorted(counts, key=lambda name: (name is None, name or ""))}
 

@@ -63,7 +63,7 @@ def hold_out(
             class is not held out.
 
     Raises:
-        DataError: there is no class of which the share is a photo.
+        DataError: the share is less than a photo in every class.
     """
     photos = {
         label: list(dict.fromkeys(samples[place].path for place in places))

@@ -43,7 +43,7 @@ class Asked:
         settled: the share of them that is settled.
         right: the share of right fine labels among the settled ones.
         top1: the share of right fine labels among all of them.
-        first: for each kind and number, the share of them of which it is asked first.
+        first: for each kind and number, the share of photos that are first asked about it.
     """
 
     risk: float

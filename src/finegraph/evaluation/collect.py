@@ -141,7 +141,7 @@ class Collector:
         numbers: Indices,
         features: PhotoFeatures | None,
     ) -> SampleResults:
-        """What is to be kept of a batch."""
+        """The parts of a batch to keep."""
         unknown = {name: unknown_scores(raw, name, views=self.views).cpu().numpy() for name in self._scores}
         posterior = self._combined(raw)
         log_probs = posterior.log_probs()
@@ -201,7 +201,7 @@ class Collector:
             )
 
     def samples(self) -> SampleResults:
-        """What is known of each photo, in the order of their numbers.
+        """The results for each photo, in the order of their numbers.
 
         Raises:
             InputError: there were no photos.

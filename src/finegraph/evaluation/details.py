@@ -47,7 +47,7 @@ number of kinds fewer photos are explained, in proportion, but at least this num
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """What is known of each photo, in the order of the samples.
+    """The details of each photo, in the order of the samples.
 
     Attributes:
         sample: the number of the photo in the list of samples.

@@ -58,10 +58,10 @@ def accuracy(right: Int[Judgements, " photo"]) -> float | None:
 def full_path_accuracy(
     fine_right: Int[Judgements, " photo"], kinds_right: Int[Judgements, "photo kind"]
 ) -> float | None:
-    """The share of photos of which the fine label and the label of every kind are right.
+    """The share of photos whose fine label and labels of all kinds are right.
 
     Args:
-        fine_right: of the most probable fine label; photos of which it cannot be judged are left out.
+        fine_right: of the most probable fine label; photos for which it cannot be judged are left out.
         kinds_right: (photo, kind) of the most probable label of each kind; those that cannot be judged do not count.
     """
     judged = fine_right != UNJUDGED
@@ -145,7 +145,7 @@ def per_class_accuracy(
 
 
 def negative_log_likelihood(log_prob: Float[Numbers, " photo"]) -> float | None:
-    """Minus the log probability of the true fine label, in nats; mean over photos of which it is known.
+    """Minus the log probability of the true fine label, in nats; mean over photos for which it is known.
 
     Args:
         log_prob: of the true fine label; NaN where it is not known.

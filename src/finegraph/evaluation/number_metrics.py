@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """The probabilities of the intervals whose coverage is reported."""
 VALUE_COLUMNS = ("true", "mean", "median", "low", "high")
-"""What is kept of a number for each photo: the ends are those of the shortest interval that holds 90 %."""
+"""The stored columns of a number for each photo: the ends are those of the shortest interval that holds 90 %."""
 SHOWN_LEVEL = 0.9
 """The probability of the intervals that stand beside each photo, and of those that studies judge."""
 _MAX_PAIRS = 200
@@ -93,7 +93,7 @@ class OrderMetrics:
 
 @dataclass
 class _Column:
-    """What is kept of the photos for one number or ordered kind."""
+    """The stored values of all photos for one number or ordered kind."""
 
     true: list[Floats] = field(default_factory=list)
     predicted: list[Floats] = field(default_factory=list)

@@ -54,7 +54,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationFit:
-    """What is fitted on photos that were not trained with.
+    """A temperature and a threshold, fitted on photos that were not trained with.
 
     Attributes:
         temperature: what to divide scores by.

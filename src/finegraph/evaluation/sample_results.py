@@ -49,7 +49,7 @@ _JUDGED = {1: "yes", 0: "no"}
 
 @dataclass(frozen=True, eq=False)
 class SampleResults:
-    """What is known of each photo, in columns.
+    """The results for each photo, in columns.
 
     Attributes:
         sample: the number of the photo in the list of samples.

@@ -92,5 +92,5 @@ def _parts(metric: str) -> tuple[str, str]:
 
 
 def _heading(start: str, name: str, units: Mapping[str, str]) -> str:
-    """What is measured, errors with their unit."""
+    """The heading of a metric; that of an error has its unit."""
     return _TITLES[start] + (f", {units[name]}" if start == ERROR and units.get(name) else "")

@@ -126,7 +126,7 @@ def _note() -> bytes:
 
 
 def _holder(handle: int) -> dict[str, Any]:
-    """Who holds the lock; empty if the file does not say."""
+    """The process that holds the lock; empty if the file does not say."""
     with contextlib.suppress(OSError, ValueError):
         os.lseek(handle, 0, os.SEEK_SET)
         note = json.loads(os.read(handle, 4096))

@@ -40,7 +40,7 @@ class Comparison:
         kind: what is compared, such as heat.
         more: what has more of it.
         less: what has less of it.
-        who: the person who says so; may be empty.
+        who: the person who made the comparison; may be empty.
         same: whether there is no difference, so that `more` and `less` could change places.
         photos: whether two photos are compared rather than two fine labels.
     """

@@ -35,7 +35,7 @@ class TableCell:
 
 
 def cell_of(value: object, where: str) -> TableCell | None:
-    """The cell that a Python value stands for.
+    """The cell for a Python value.
 
     Text is one label, True and False are yes and no, None is unknown, a set is one of several parents, a mapping gives
     them weights, and a list or tuple means that all of its labels hold.

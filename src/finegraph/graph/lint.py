@@ -37,7 +37,7 @@ _BOOLEAN_WORDS = (
 
 
 def lint(graph: LabelGraph, lines: Lines = None) -> list[Fault]:
-    """What is doubtful in a graph, as warnings.
+    """The doubtful places of a graph, as warnings.
 
     Args:
         graph: the graph to look at.
@@ -191,7 +191,7 @@ def _looks_all_of(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
 
 def _looks_binary(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
-    """A kind whose labels are another spelling of yes and no."""
+    """A kind whose labels are yes and no in another spelling."""
     for kind in _kinds(graph):
         if not kind.binary and len(kind.labels) == 2 and {fold(label) for label in kind.labels} in _BOOLEAN_WORDS:
             message = f"the labels {first_few(kind.labels, 2)} look like yes and no but do not make a binary kind"

@@ -65,7 +65,7 @@ def _meant_header(kind: Kind) -> str | None:
 
 
 def _nearest_type(text: str) -> ColumnType | None:
-    """The type that a text in brackets may stand for."""
+    """The type that a text in brackets may name."""
     words, unit = (*_COMMA.split(text, maxsplit=1), "")[:2]
     if words == text and (match := _TYPE_AND_UNIT.fullmatch(text)):
         words, unit = match[1], match[2]

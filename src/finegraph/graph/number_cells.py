@@ -162,7 +162,7 @@ def _short(value: float) -> str:
 
 
 def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tuple[float, float] | None:
-    """The value and the spread that a Python value stands for; None if it is unknown.
+    """The value and the spread in a Python value; None if it is unknown.
 
     A number is exact, a pair is a value with its spread, None and NaN are unknown, text is read as in a file.
 

@@ -283,7 +283,7 @@ class LogSums:
         self.largest.scatter_reduce_(0, owner.unsqueeze(1).expand_as(exponents), exponents, "amax")
 
     def add_seen(self, owner: Int[Tensor, " item"], exponents: Float[Tensor, "item batch"]) -> None:
-        """Add terms, none of which is above the largest one of its list."""
+        """Add terms; none is above the largest one of its list."""
         reference = self.largest.index_select(0, owner)
         reference.masked_fill_(reference.isneginf(), 0.0)
         self.total.index_add_(0, owner, (exponents - reference).exp_())

@@ -296,7 +296,7 @@ class PhotoClassifier:
     def _follow(self) -> None:
         """Take over the head that follows from the lessons.
 
-        The network is another one then: answers that are being given go on with the one that they began with.
+        This makes a new network. Answers that have begun are completed with the old one.
         """
         head = self.teaching.head
         if head is not self.network.head:
@@ -314,7 +314,7 @@ class PhotoClassifier:
         threads: int | None = None,
         batch_size: int = 32,
     ) -> PhotoPipeline:
-        """The way from photos to posteriors, with the backbones as they are now.
+        """The path from photos to posteriors, with copies of the present backbones.
 
         Args:
             views: 1 for the centre of each photo, 10 for the centre, the corners and their mirrors.
@@ -457,7 +457,7 @@ class PhotoClassifier:
         settings: PredictionSettings,
         views: int = 1,
     ) -> list[Prediction]:
-        """What is said of photos whose posterior is there.
+        """The predictions for photos from their posteriors.
 
         Args:
             posterior: of the single views, as the network gives it.

@@ -1,4 +1,4 @@
-"""The layers of coarse labels in one of the processes that share labels out: their rows, products and gradients.
+"""The layers of coarse labels in one process of a sharded head: their rows, products and gradients.
 
 Of the largest kind a process may hold the rows of some labels alone; all other rows are copies, which all processes
 hold. Gradients of scores of copies are the same in all processes, and so are those of the copies: they stay equal to

@@ -132,7 +132,7 @@ class Network(nn.Module):
         return head if isinstance(head, ShardedHead) else None
 
     def share_head(self, head: ShardedHead) -> None:
-        """Take a head of which this process holds a part; until another one is put, the network has no posterior."""
+        """Take a head of which this process holds a part; until a head is put back, the network has no posterior."""
         self.head = head  # type: ignore[assignment]
 
     @property

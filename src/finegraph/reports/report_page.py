@@ -156,7 +156,7 @@ def _run_values(comparison: Compared) -> dict[str, Any]:
 
 
 def _lead(comparison: Compared) -> str:
-    """What was evaluated, in a sentence or two."""
+    """The evaluated photos and model, in a sentence or two."""
     run = comparison.runs[comparison.other]
     heads = ", ".join(dict.fromkeys(each.head for each in comparison.runs))
     text = (

@@ -231,7 +231,7 @@ def _check_form(about: Any, folder: Path) -> None:
 
 
 def _check_arrays(folder: Path, arrays: Mapping[str, Array], graph: LabelGraph, photos: int) -> None:
-    """Raise if arrays are missing, or point outside of what they point into."""
+    """Raise if arrays are missing, or have indices out of range."""
     count, kinds = len(arrays.get("sample", ())), len(graph.kinds)
     columns = ["sample", "fine", "predicted", "probability", "rank", "log_prob", "inconsistent"]
     columns += [f"sure_{name}" for name in ("level", "label", "probability", "right")]

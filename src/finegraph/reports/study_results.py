@@ -72,7 +72,7 @@ class StudyResults:
         return list(dict.fromkeys(row.place for row in self.of("top1")))
 
     def metrics(self, place: str) -> list[str]:
-        """What was measured there, without times; kinds, of which there may be very many, last."""
+        """The metrics measured there, without times; kinds, of which there may be very many, last."""
         at_place = (row.text["metric"] for row in self.rows if row.place == place)
         metrics = [metric for metric in dict.fromkeys(at_place) if metric not in TIMES]
         return sorted(metrics, key=lambda metric: metric.startswith(KIND))

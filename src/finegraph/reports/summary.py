@@ -10,7 +10,7 @@
                    error falls like a power of the training photos, this is what one photo more of a class gains, up to
                    a factor that all classes share
 
-Each sentence stands also if there is nothing to say, and then says so. Cost: linear in the photos.
+Each sentence is there even without a result, and then says that there is none. Cost: linear in the photos.
 
 Numbers and names have the same form in all sentences of a report.
 """
@@ -43,7 +43,7 @@ class Sentence:
         topic: what it is about, in a word or two.
         text: the sentence; names in it are kept apart from the direction of writing around them.
         section: the section of the page that has more.
-        photos: the rows of photos that it speaks of.
+        photos: the rows of the photos that it is about.
     """
 
     topic: str

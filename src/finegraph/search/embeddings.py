@@ -119,7 +119,7 @@ def stored_columns(
 def _beliefs(
     model: PhotoClassifier, features: Features, samples: list[Sample]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """What is assumed of each photo: its label if the graph has it, else the model's best guesses.
+    """The assumptions about each photo: its label if the graph has it, else the model's best guesses.
 
     Of a photo whose label the graph does not have nothing is assumed: whatever the model says is wrong.
     """

@@ -1,8 +1,8 @@
 """Which photos pass a filter: "restaurant is B", "dish is not mapo tofu".
 
 A photo has the labels of a kind that were seen on it, else the parents of its fine label. It passes "is" if one of
-its labels is among the wanted ones, and "is not" if its labels are known and none of them is. A photo of which
-nothing is known passes neither. A number is that of the fine label: "price <= 12". No photo is left to chance.
+its labels is among the wanted ones, and "is not" if its labels are known and none of them is. A photo without
+known labels passes neither. A number is that of the fine label: "price <= 12". No photo is left to chance.
 
 Where the lists of the table (`photo_table.py`) hold few photos that may pass one of the conditions, only these are
 checked. Cost: one check of each of them per kind; else, one of each photo.

@@ -43,7 +43,7 @@ class StoredPhoto:
         path: where it is.
         label: its fine label, None if it is not known.
         guess: if it has none, the fine label that the model takes it for.
-        kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
+        kinds: the labels of each kind: one label, or several possible ones; kinds that are not known are left out.
         values: the value of each number of the graph, by its label or by what the model takes it for; unknown ones are
             left out.
         ordered: the labels of each ordered kind, by its label or by what the model takes it for; unknown ones are left

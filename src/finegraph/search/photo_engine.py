@@ -29,7 +29,7 @@ from finegraph.search.segments import Segment
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """What is asked for beside the query; see `Index.search`."""
+    """The options of a query; see `Index.search`."""
 
     count: int
     where: Where | None = None

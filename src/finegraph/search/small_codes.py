@@ -80,7 +80,7 @@ class Codebook:
         return cls(centres, rotation, np.array(pieces, np.float32))
 
     def _rests(self, vectors: NDArray[np.float16], lists: NDArray[np.int32]) -> Vectors:
-        """What is left of vectors without their centres, turned."""
+        """The rotated rest of vectors without their centres."""
         rests: Vectors = np.ascontiguousarray((widened(vectors) - self.centres[lists]) @ self.rotation)
         return rests
 

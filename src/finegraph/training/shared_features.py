@@ -127,7 +127,7 @@ def _piece(features: Features, start: int) -> Features:
 
 
 def _in_order(parts: Sequence[tuple[int, Features]], samples: Samples, size: int) -> Features:
-    """The features of all processes in the order of the photos, of which each process had every so-manyth."""
+    """The features of all processes in the order of the photos, of which process r of n had every n-th from r on."""
     numbers = [rank + number * size for rank, part in parts for number in part.numbers]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
     keys = [key for _, part in parts for key in part.keys]

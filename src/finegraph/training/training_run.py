@@ -76,7 +76,7 @@ class Run:
         folder: where to save and to log.
         ranks: this process among the others.
         watcher: receives the progress.
-        refit: fits the head to the network as it is, in place, and says what is worth a line in the log; None where
+        refit: fits the head to the present network, in place, and returns lines for the log; None where
             training alone moves it. In a job of several processes all call it at once.
         pairs: the photos that were compared; None if there are none.
     """

@@ -54,7 +54,7 @@ _DATA = ".onnx.data"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportResult:
-    """What was written, and how well it agrees with the model.
+    """The written file, and how well it agrees with the model.
 
     Attributes:
         path: the file.

@@ -92,7 +92,7 @@ def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
 
 
 def _check_place(place: str) -> GraphCheck:
-    """Check a graph that is in no graph file, so that what is doubtful in it has no line."""
+    """Check a graph that is in no graph file; its findings have no lines."""
     shown = shown_source(place)
     try:
         graph = read_graph_of(place)

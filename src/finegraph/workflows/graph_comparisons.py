@@ -93,7 +93,7 @@ def compare_labels(
         graph: whatever has a graph.
         output: the graph file to write, .csv or .json; nothing is written without it.
         photos: the source of the photos, if photos are compared. They are named by their paths, whole or within the
-            folder of the source, and stand for their fine labels, of which they tell less than those themselves.
+            folder of the source, and stand for their fine labels; they are weaker evidence than comparisons of labels.
 
     Raises:
         GraphFileError: all faults of the comparisons or of the graph; among them kinds that the graph has as labels

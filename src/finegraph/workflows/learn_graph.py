@@ -35,7 +35,7 @@ _MAX_FAULTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GraphLearning:
-    """What was learnt about a graph.
+    """The learnt facts about a graph.
 
     Attributes:
         empty: the cells that the table leaves empty, the surest first.
@@ -82,7 +82,7 @@ def learn_graph(
     Args:
         model: a run folder or a model folder. If its head was not fitted in closed form, that is done now, by the
             photos of the run.
-        graph: the graph to learn, if it is another than that of the model; fine labels that the model does not know
+        graph: the graph to learn, if not that of the model; fine labels that the model does not know
             have no photos.
         kinds: the kinds to learn; by default all.
         accept: which cells are accepted: odds, such as "40", or a file of cells in which some are marked.

@@ -184,7 +184,7 @@ def _raise_first(fault: PhotoFileError | None, numbers: Mapping[str, int], ranks
 def _progress_of_all(
     progress: Callable[[int, int], None] | None, count: int, ranks: Ranks
 ) -> Callable[[int, int], None] | None:
-    """Progress in the process that speaks; the others are about as far."""
+    """The progress in the first process; the others are about as far."""
     if progress is None or not ranks.first:
         return None
     return lambda done, _: progress(min(done * ranks.size, count), count)

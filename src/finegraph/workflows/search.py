@@ -40,7 +40,7 @@ from finegraph.workflows.predict import (
 
 @dataclass(frozen=True, kw_only=True)
 class PhotoHits:
-    """What was found for one query.
+    """The photos found for one query.
 
     Attributes:
         photo: the name of the photo that was searched by; None for a fine label.
@@ -69,7 +69,7 @@ class PhotoHits:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """What was found in an index.
+    """The photos found in an index.
 
     Attributes:
         index: the folder, as it was given.

@@ -85,7 +85,7 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
         watcher: receives the progress.
 
     Raises:
-        SettingsError: the study does not go with its data, or another one was begun in the folder.
+        SettingsError: the study does not fit its data, or the folder has another study.
         MissingExtraError: a head needs scikit-learn, or the weights of a network are not installed.
         DataError: the photos' list has faults.
         RunFolderError: the folder cannot be used.
@@ -252,7 +252,7 @@ def _per_photo(measured: Mapping[tuple[str, int], PerPhoto]) -> dict[tuple[str, 
 
 
 def about_study(study: Study, data: StudyData) -> dict[str, Any]:
-    """What was compared on what, for readers of the results."""
+    """The facts about a study, for readers of the results."""
     graph = data.graph
     return {
         "title": study.title,
@@ -280,7 +280,7 @@ def about_study(study: Study, data: StudyData) -> dict[str, Any]:
 
 
 def with_bad_photos(about: dict[str, Any], results: Sequence[CellResult]) -> dict[str, Any]:
-    """What was compared, and the photos that could not be read in some cell."""
+    """The facts about a study, with the photos that could not be read in some cell."""
     bad = {path: reason for result in results for path, reason in result.bad.items()}
     return {**about, "bad_photos": [{"path": path, "reason": reason} for path, reason in sorted(bad.items())]}
 

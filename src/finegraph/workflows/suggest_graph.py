@@ -121,7 +121,7 @@ class GraphSuggestions:
         present: the kinds that it has, those that harm most first.
         judged: which photos were judged; None if none could be.
         now: what the graph as it is reaches on these: log_likelihood, top1, sure, sure_wrong, sure_labels.
-        accepted: the names of what was accepted.
+        accepted: the names of accepted suggestions.
         output: the graph file that was written; None if nothing was accepted.
         data: where the photos are; None if that is not known.
         notes: what could not be done, and why.
@@ -162,7 +162,7 @@ def suggest_graph(
     Args:
         model: a run folder; or a model folder, of which no photos are known; or whatever else has a graph, of which
             names alone are known.
-        graph: the graph to suggest kinds for, if it is another than that of the model.
+        graph: the graph to suggest kinds for, if not that of the model.
         accept: which suggestions are accepted, by number or name; "all" for all.
         output: the graph file to write with these; it must not exist.
         risk: how often a sure answer may be wrong.
@@ -223,7 +223,7 @@ def suggest_graph(
 
 
 def suggested_kinds(seen: SeenPhotos, seed: int = 0) -> tuple[list[SuggestedKind], tuple[str, ...]]:
-    """All suggestions for the graph of what a model has seen, and what could not be done.
+    """All suggestions for a graph by what a model has seen, and notes on what failed.
 
     Args:
         seen: what a model has seen.

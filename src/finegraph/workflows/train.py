@@ -128,7 +128,7 @@ def train_run(
 
     Args:
         settings: what to train on what; see `resume_settings` for those of a run that is resumed.
-        watcher: receives the progress, in the process that speaks.
+        watcher: receives the progress, in the first process.
         run: the run folder; by default a new one in `runs`, named after the data.
         resume: whether the run exists and is resumed.
         report: whether to judge the model on its validation photos at the end, and to write the report of that. A
@@ -222,7 +222,7 @@ def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: ShowStage) -
 
 
 def _keep(folder: RunFolder, settings: TrainSettings, stored: StoredLabels | None, data: TrainingData) -> None:
-    """Keep in the run what it is trained from and would be another thing tomorrow."""
+    """Keep a copy in the run of the labels and photo lists that may change after it."""
     if stored is not None:
         keep_labels(folder, stored)
     if data.held_out and data.val is not None:
@@ -264,7 +264,7 @@ def _train(
             result.update(metrics=trained.metrics, bad=list(trained.bad))
             bad, learnt = dict.fromkeys(trained.bad, "it could not be read"), trained.learnt
             if trained.fitted is not None:
-                # A network that was trained on its photos is another one than that whose photos were held out.
+                # Metrics of held-out photos belong to the network before; this one was trained on these photos.
                 strengths = {name: one for name, one in trained.fitted.strengths.items() if name != CALIBRATED_ON}
                 result["strengths"], statistics = (
                     {**strengths, "held_out": 0, "validated": 0},
@@ -391,7 +391,7 @@ def _new_name(data: str) -> Path:
 
 
 def _stages(watcher: TrainWatcher, ranks: Ranks) -> ShowStage:
-    """Progress by the name of the stage, in the process that speaks."""
+    """The progress of each stage by its name, in the first process."""
     if ranks.first:
         return lambda name: lambda done, total: watcher.stage(name, done, total)
     return lambda name: lambda done, total: None

@@ -139,7 +139,7 @@ def _candidates(looks: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], 
 
 
 def _lead(leader: list[int], number: int) -> int:
-    """The photo that stands for the group of a photo."""
+    """The photo that represents the group of a photo."""
     while leader[number] != number:
         leader[number] = leader[leader[number]]
         number = leader[number]

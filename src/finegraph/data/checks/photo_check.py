@@ -129,7 +129,7 @@ def check_samples(
 
 
 def _picture_findings(path: Path, samples: list[Sample], fingerprint: Fingerprint) -> Iterator[Finding]:
-    """What is doubtful about a photo itself and the boxes on it."""
+    """The doubtful findings about a photo itself and the boxes on it."""
     files = (str(path),)
     if min(fingerprint.width, fingerprint.height) < MIN_SIDE:
         message = f"the photo has only {fingerprint.width} x {fingerprint.height} pixels"
@@ -200,7 +200,7 @@ def _sizes(prints: list[Fingerprint]) -> Sizes | None:
 
 
 def label_findings(samples: Samples, counts: dict[str, dict[str, int]], graph: LabelGraph | None) -> Iterator[Finding]:
-    """What is wrong or doubtful about the labels.
+    """The wrong and doubtful labels.
 
     Args:
         samples: the photos.

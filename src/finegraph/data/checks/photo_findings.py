@@ -24,7 +24,7 @@ class Finding:
     """One thing that is wrong or doubtful.
 
     Attributes:
-        rule: a short stable name of what was found, such as `bad-file` or `leakage-exact`.
+        rule: a short stable name of the finding, such as `bad-file` or `leakage-exact`.
         severity: an `error` should be mended before training; a `warning` is legal but doubtful.
         message: what is wrong.
         files: the photos it is about; none if it is about labels.

@@ -117,7 +117,7 @@ class Menu:
         return graph.with_kind(heat).with_number(Number.from_values("portion", *grams, "log", "g")).with_number(prices)
 
     def grams(self, photo: Photo) -> float:
-        """What is on the plate of a photo, in grams, without what is eaten already."""
+        """The food on the plate of a photo in grams, without what is already eaten."""
         serving, moment, _ = self._scene_of(photo, self._random_of(photo))
         return served_grams(serving, moment.eaten)
 
@@ -158,7 +158,7 @@ class Menu:
 def _moment(
     restaurant: Restaurant, day: np.random.Generator, random: np.random.Generator, wild: bool
 ) -> tuple[Moment, float]:
-    """What is special about one photo, some of it by the day; and how bright the day is."""
+    """The peculiarities of one photo, some of them by the day; and how bright the day is."""
     table, warm, bright = int(day.integers(60)), day.normal(0, 0.05), float(np.exp(day.normal(0, 0.07)))
     moment = Moment(
         view=int(random.integers(len(VIEWS))),

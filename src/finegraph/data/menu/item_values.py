@@ -46,7 +46,7 @@ _COSTS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Weight:
-    """What is on a plate, in grams: the median over days, and how much it differs from day to day.
+    """The food on a plate, in grams: the median over days, and how much it differs from day to day.
 
     As on every log scale, the spread is that of the logarithm times the value; the mean is a little above the median.
     """

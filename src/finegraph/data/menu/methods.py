@@ -1,4 +1,4 @@
-"""Ways of cooking: what they are called, what goes in, in which sauce, and how the dish is served."""
+"""Ways of cooking: their names, their ingredients and sauces, and how the dish is served."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writing the photos of a menu, one file at a time, so that it can be interrupted and go on.
 
-A photo goes to a temporary name first and then takes its own in one step. A file that is there and whole is kept: it
+A photo is written under a temporary name and then renamed in one step. A file that is there and whole is kept: it
 would be drawn with the same bytes. Whole means that it begins and ends as JPEG files do.
 
 Several processes can draw at once. Each is this module run as a program, takes every n-th group of fine labels, and

@@ -41,7 +41,7 @@ PIECES_PER_COUNT = 1.5
 
 @dataclass
 class Plating:
-    """The pieces of one photo as they are put down.
+    """The pieces of one photo in the order they are put down.
 
     Args:
         random: the chance of this photo.

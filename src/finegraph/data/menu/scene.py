@@ -57,7 +57,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is special about the scene of one photo.
+    """The peculiarities of the scene of one photo.
 
     Attributes:
         view: from how high it is seen, an index of `vessels.VIEWS`.

@@ -155,7 +155,7 @@ class Heap:
             cover.ellipse((cx - radius, cy - radius, cx + radius, cy + radius), fill=255)
 
     def surface(self, round_off: float, relief: float, gloss: float, shadow: float = 0.5) -> Surface:
-        """What was drawn, as a piece of food."""
+        """The drawing, as a piece of food."""
         soft = self._high.filter(ImageFilter.BoxBlur(round_off))
         height = np.asarray(soft, dtype=np.float32) / 255 * relief
         cover = np.asarray(self._cover, dtype=np.float32) / 255

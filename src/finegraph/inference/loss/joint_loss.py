@@ -32,7 +32,7 @@ from finegraph.errors import InputError, ShapeError
 from finegraph.inference.loss.formulas import LossOptions, batch_loss, compiled_loss, with_gradients
 from finegraph.inference.numbers.number_tensors import NumberTensors
 from finegraph.inference.numbers.potential import components_of
-from finegraph.inference.numbers.readings import check_number_scores, readings_of, scaled_values
+from finegraph.inference.numbers.readings import Readings, check_number_scores, readings_of, scaled_values
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.sums.targets import (
     KindWeights,
@@ -94,14 +94,8 @@ def joint_loss(
     )
     readings = None
     if reads:
-        number_weights = None if weights is None else weights[len(graph.kinds) :]
         known = None if observed is None else target != ignore_index
-        readings = readings_of(tensors.numbers, targets.fine, known, measured, number_weights)
-    if readings is not None:
-        scores, evidence = posterior.number_scores, posterior.number_evidence
-        if scores is None and evidence is not None:
-            scores = posterior.fine_scores.new_zeros(batch, len(tensors.numbers), 2)
-        readings = readings._replace(scores=scores, evidence=evidence)
+        readings = _posterior_readings(posterior, targets.fine, known, measured, weights)
     if observed is not None and measured is not None:
         observed = observed | ~measured.isnan().all(dim=1)
     divisor = divisor_of(reduction, batch, observed, dtype)
@@ -116,6 +110,33 @@ def joint_loss(
     with torch.no_grad():
         computed = batch_loss(tables, fine, coarse, targets, options, readings)
     return with_gradients(computed, tables, fine, coarse, targets, options, readings) if needs_any else computed.loss
+
+
+def _posterior_readings(
+    posterior: Posterior,
+    fine: Int[Tensor, " batch"],
+    known: Bool[Tensor, " batch"] | None,
+    measured: Float[Tensor, "batch number"] | None,
+    weights: list[float] | None,
+) -> Readings | None:
+    """The values that the loss reads, with the scores and the evidence of numbers; None if it reads none.
+
+    Args:
+        posterior: the output of a head.
+        fine: the fine labels.
+        known: where the fine label was observed; None if it was everywhere.
+        measured: the values measured on photos, NaN if missing; None if nothing was measured.
+        weights: the weights of all kinds and numbers; None if all are 1.
+    """
+    table = posterior.tensors.numbers
+    number_weights = None if weights is None else weights[len(posterior.graph.kinds) :]
+    readings = readings_of(table, fine, known, measured, number_weights)
+    if readings is None:
+        return None
+    scores, evidence = posterior.number_scores, posterior.number_evidence
+    if scores is None and evidence is not None:
+        scores = posterior.fine_scores.new_zeros(len(posterior), len(table), 2)
+    return readings._replace(scores=scores, evidence=evidence)
 
 
 def _set_loss(

@@ -71,7 +71,7 @@ def _in_range(given: object) -> bool:
 
 
 def _shown(given: object) -> str:
-    """What was given, for a message; Python writes no whole number with thousands of digits."""
+    """The given evidence, for a message; Python writes no whole number with thousands of digits."""
     huge = isinstance(given, int) and abs(given) > sys.float_info.max
     return "a whole number that is too large" if huge else shorten(repr(given))
 

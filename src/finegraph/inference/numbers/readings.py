@@ -213,7 +213,7 @@ class TableRows(NamedTuple):
         return self.table.index_select(0, self.row).view(-1, self.number_count, self.table.shape[1])
 
     def summed(self, probs: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch number"]:
-        """The sum over the fine labels of probability times likelihood: a product of which few entries are computed."""
+        """The sum over the fine labels of probability times likelihood: a product with few entries to compute."""
         zeros, shape = probs.new_zeros(len(self.row)), (len(probs), len(self.table))
         pattern = torch.sparse_csr_tensor(self.start, self.row, zeros, shape, check_invariants=False)
         products: Tensor = torch.sparse.sampled_addmm(pattern, probs, self.table.t())

@@ -81,7 +81,7 @@ def plan_import(
 
 
 def _entry_of(number: int, place: int, column: StoreColumn, ids: Sequence[int]) -> KindEntry:
-    """A kind as it is after the import."""
+    """A kind after the import."""
     entries = (
         LabelEntry(label, name, order, False, 0)
         for order, (label, name) in enumerate(zip(ids, column.labels, strict=True))
@@ -338,7 +338,7 @@ def _add_cell(
     wanted: Mapping[str, str | None],
     settled: bool,
 ) -> None:
-    """Plan the votes on one cell, on top of what is already planned for it."""
+    """Plan the votes on one cell, after those that are already planned for it."""
     planned = plan.changes.get(key)
     before = planned.before if planned and planned.before else cell_snapshot(row, {})
     after = planned.after if planned and planned.after else cell_snapshot(row, {})

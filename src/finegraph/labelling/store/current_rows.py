@@ -101,7 +101,7 @@ def next_number(connection: Connection, column: sa.Column[int]) -> int:
 
 
 def search_form(name: str) -> str:
-    """A name as it is searched: without case, accents and doubled white space."""
+    """A name in the form that is searched: without case, accents and doubled white space."""
     plain = (
         name
         if name.isascii()
@@ -111,7 +111,7 @@ def search_form(name: str) -> str:
 
 
 def name_form(name: str) -> str:
-    """A name as it is compared with others: in one Unicode form."""
+    """A name in the form that is compared with others: in one Unicode form."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 

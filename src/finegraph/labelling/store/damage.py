@@ -24,7 +24,7 @@ VIEW_NAMES = frozenset(table.name for table in VIEW)
 LOG_NAMES = frozenset({"batches", "edits", "undone"})
 DERIVED_NAMES = frozenset(table.name for table in DERIVED)
 DECIDED_NAMES = VIEW_NAMES | LOG_NAMES
-"""The tables of what people decided, now and before."""
+"""The tables of decisions, present and past."""
 _ROWS_PER_FETCH = 5000
 
 

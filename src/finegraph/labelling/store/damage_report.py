@@ -101,7 +101,7 @@ class Names:
         return cls(_names(connection, "fine"), _names(connection, "kinds"))
 
     def of(self, damage: Damage) -> str:
-        """What is damaged, and how."""
+        """The damaged parts, and how each is damaged."""
         row = damage.row
         if row is None or damage.table == "seals":
             name = "the log" if damage.table in LOG_NAMES else f"the table {damage.table}"

@@ -65,7 +65,7 @@ class KindInfo(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CellState(Record):
-    """What is known of one cell.
+    """The facts about one cell.
 
     Attributes:
         fine: the fine label; for photo labels the key of the photo.
@@ -168,7 +168,7 @@ class Batch(Record):
         at: when.
         count: how many edits it has.
         text: a sentence.
-        undoes: the action that it undid, or of which it undid an edit.
+        undoes: the action that it undid as a whole or in part.
         undone: whether all of it is undone now.
         can_undo: whether it can be undone.
         is_undo: whether undoing it would be a redo; False for the undo of an undo.

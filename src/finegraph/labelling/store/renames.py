@@ -1,4 +1,4 @@
-"""Renamed classes, kinds and labels: finds the current names of what a caller or a photo calls by a former name.
+"""Renamed classes, kinds and labels: finds the current names for former names that a caller or a photo has.
 
 A page may hold back a decision for minutes while somebody renames something. So a caller can send numbers with the
 names. A number that still exists identifies the thing, whatever its name is now; otherwise the name counts. Photos keep

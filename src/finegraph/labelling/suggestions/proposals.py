@@ -192,7 +192,7 @@ def _shared(
 
 
 def name_words(name: str) -> tuple[str, ...]:
-    """The words of a name, as they are compared."""
+    """The words of a name, in the form that is compared."""
     return tuple(_WORDS.findall(search_form(name)))
 
 

@@ -1,1 +1,1 @@
-"""From photos to what is said of them: views, evidence, predictions, photos of none of the classes."""
+"""From photos to predictions: views, evidence, predictions, photos of none of the classes."""

@@ -28,7 +28,7 @@ class Surprise(NamedTuple):
 
     Attributes:
         probability: that all of it holds, by the photo alone; see `Posterior.log_prob_of`.
-        contradicts: whether the photo speaks against it: by the photo alone, the best fine label, or the best label of
+        contradicts: whether the photo contradicts it: by the photo alone, the best fine label, or the best label of
             a kind that the evidence is on, is more than 20 times as probable as what is left. That a label is rare
             is no contradiction: if a photo says nothing about the restaurants, none of 50 contradicts it.
     """

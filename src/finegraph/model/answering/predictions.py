@@ -54,7 +54,7 @@ class Prediction:
         unknown: whether the photo looks like none of the known labels; None if the classifier has no rule for it.
         evidence_probability: the probability that the photo alone gave to what is known beside it; None if nothing
             is.
-        contradicts_photo: whether the photo speaks against what is known, so that the sure answer holds only if that is
+        contradicts_photo: whether the photo contradicts the evidence, so that the sure answer holds only if that is
             true; see `finegraph.model.answering.given.Surprise`.
         questions: what to ask next, the most telling first; none if the first fine label is sure enough, or nobody
             asked.

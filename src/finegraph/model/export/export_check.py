@@ -38,7 +38,7 @@ from finegraph.model.export.runners import LOWER_QUANTILES, UPPER_QUANTILES, Ans
 FORMS = ("hard", "set", "soft")
 """One label of one kind; several labels of half of the kinds; a likelihood for every label."""
 NUMBER_FORMS = ("nothing", "range", "at least", "at most", "estimate", "range and estimate")
-"""What is given on a number."""
+"""The evidence on a number."""
 LIMIT = 1e-4
 """How far probabilities, their logarithms and the numbers of the embedding may differ."""
 TINY = 1e-4

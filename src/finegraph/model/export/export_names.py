@@ -1,4 +1,4 @@
-"""What an exported file calls its inputs, outputs and facts; the same words in ONNX, in torch and in the documents."""
+"""The names of the inputs, outputs and facts of exported files; the same in ONNX, in torch and in the documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from finegraph.errors import ExportError
 
 FORMAT, FORMAT_VERSION = "finegraph.export", 1
-"""What the file says it is, and the version of its names and layout."""
+"""The name of the format, and the version of its names and layout."""
 IMAGES = "images"
 """(batch, height, width, 3) of uint8: red, green, blue from 0 to 255, of the network's size."""
 EVIDENCE, FINE_EVIDENCE = "evidence", "fine_evidence"
@@ -16,7 +16,7 @@ NUMBER_RANGES, NUMBER_ESTIMATES = "number_ranges", "number_estimates"
 """(batch or 1, number, 2) of float64, in the unit of each number: the least and the greatest possible value, infinite
 where there is no limit; and a value with its standard deviation, infinite where nothing is known."""
 NO_RANGE, NO_ESTIMATE = (-math.inf, math.inf), (0.0, math.inf)
-"""What is given where nothing is known of a number."""
+"""The values of these inputs where nothing is known of a number."""
 LOG_PROBS, KIND_LOG_PROBS = "log_probs", "kind_log_probs"
 """(batch, fine) and (batch, coarse) of float32; coarse labels stand kind after kind, as in the evidence."""
 NUMBER_MEANS, NUMBER_QUANTILES = "number_means", "number_quantiles"

@@ -6,7 +6,7 @@
                               there are numbers, per number its name, unit, scale and resolution, and which quantiles
                               the file has
     graph                     JSON: the whole label graph, as in `graph.json`
-    preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
+    preprocessing             JSON: how a photo is resized and cut; the file does the rest
     temperature               what all scores are divided by, inside the file
     network, head             what the model consists of
     lessons                   JSON, if it was taught since it was fitted: how many lessons and photos, the labels that
@@ -73,7 +73,7 @@ def resolution_of(number: Number) -> float:
 
 
 def preprocessing_of(classifier: PhotoClassifier) -> dict[str, Any]:
-    """What is to be done to a photo before the file sees it: the settings, and the same in words."""
+    """The steps from a photo to the input of the file: the settings, and the same in words."""
     views = classifier.views
     shape = (
         f"so that its shorter side has {views.resize} pixels"

@@ -4,13 +4,13 @@
                                                             (less by the doubt)     │
     evidence, fine_evidence, number_ranges, number_estimates ───────────────────────┴──> `posterior_nodes.py`
 
-Evidence is optional: its inputs have default values that say nothing, in the way that ONNX has for this, a constant of
-the same name. The size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; of
-a larger model the weights and links are in a file beside it, in the way that ONNX has for this.
+Evidence is optional: its inputs have neutral default values, which ONNX represents as constants of the same names. The
+size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; the weights and links
+of a larger model are in a second file beside it, as ONNX external data.
 
-A network is translated by watching it work (`features/onnx_graph.py`), which takes a fraction of a second and knows the
-networks of finegraph. If that meets an operation it does not know, as in networks of timm, torch's own exporter
-takes over; it knows nearly everything and takes ten seconds or more. Either way the result is compared with torch.
+A network is translated by recording its operations (`features/onnx_graph.py`), which takes a fraction of a second and
+supports the networks of finegraph. For other operations, as in networks of timm, torch's own exporter is used; it
+supports nearly everything and takes ten seconds or more. Either way the result is compared with torch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def size_of(classifier: PhotoClassifier) -> int:
 def _model(
     classifier: PhotoClassifier, data_name: str | None
 ) -> tuple[onnx.ModelProto, list[Shaped[NDArray[Any], " ..."]]]:
-    """The model, and what goes to a file beside it if that has a name."""
+    """The model, and the arrays for a file beside it if that has a name."""
     network, graph = classifier.network, classifier.graph
     backbones = [one for one in (network.backbone, network.coarse_backbone) if one is not None]
     translated = translate(backbones, classifier.views.size)

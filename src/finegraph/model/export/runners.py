@@ -53,7 +53,7 @@ class Likelihoods(NamedTuple):
     estimates: Float[NDArray[np.float64], "batch number 2"] | None = None
 
     def on_numbers(self) -> dict[str, Float[NDArray[np.float64], "batch number 2"]]:
-        """What is given on numbers, by the name of the input."""
+        """The evidence on numbers, by the name of the input."""
         given = {names.NUMBER_RANGES: self.ranges, names.NUMBER_ESTIMATES: self.estimates}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -46,7 +46,7 @@ class Answers(nn.Module):
         number_ranges: Float[Tensor, "batch number 2"] | None = None,
         number_estimates: Float[Tensor, "batch number 2"] | None = None,
     ) -> dict[str, Shaped[Tensor, " ..."]]:
-        """All answers about images; see `export_names.py` for what goes in and out."""
+        """All answers about images; see `export_names.py` for the inputs and outputs."""
         features, coarse_features = self.network.features(images.permute(0, 3, 1, 2))
         plain = self.network.of_features(features, coarse_features)
         if self.temperature != 1.0:

@@ -81,7 +81,7 @@ class FeatureCache:
             self._index(folder)
 
     def _index(self, folder: Path) -> None:
-        """Take note of what the shards hold."""
+        """Read the index of the shards."""
         try:
             for path in shards_in(folder):
                 for number, key in enumerate(self._checked(path, read_keys) or ()):

@@ -142,7 +142,7 @@ class FeatureExtractor:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was odd on the way, such as stored features that were damaged."""
+        """Warnings, such as stored features that were damaged."""
         return tuple(note for source in self.sources for note in (*source.notes, *source.cache.notes))
 
     def batches(

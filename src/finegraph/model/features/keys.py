@@ -2,8 +2,8 @@
 
 Names and times of files are not part of it. A copy, a renamed photo, or the same photo in another layout has the same
 features; a photo that was changed in place has others, even if its size and time stayed. Trusting size and time would
-save reading the file, which takes a tenth of a millisecond for a photo of ordinary size, a hundredth of what computing
-its features does; but copying tools set times back, and features of another photo would be a silent error.
+save reading the file, which takes a tenth of a millisecond for a photo of ordinary size, a hundredth of the time for
+its features; but copying tools set times back, and features of another photo would be a silent error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def photo_key(content: bytes, box: Box | None) -> bytes:
 
 
 class PhotoKeys:
-    """The keys of a photo for any box, `photo_key` of each; the content is gone over once and not kept."""
+    """The keys of a photo for any box, `photo_key` of each; the content is read once and not kept."""
 
     def __init__(self, content: bytes) -> None:
         self.whole = photo_key(content, None)

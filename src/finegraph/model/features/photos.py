@@ -28,7 +28,7 @@ Views = Literal[1, 10]
 
 
 class PhotoInput(NamedTuple):
-    """A photo to look at: what it is called, where it is, and the part of it that is meant."""
+    """A photo to look at: its name, its place, and the part of it that counts."""
 
     name: str
     photo: Photo

@@ -1,7 +1,7 @@
 """Sufficient statistics for class means: the count and the sum of the samples of each fine label, and their scatter.
 
 Statistics are values. They are computed in one pass over chunks of samples, samples can be removed again, and those of
-several processes add up to those of all samples (`of_all`), whoever had which sample.
+several processes add up to those of all samples (`of_all`), however the samples were divided.
 
 Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose precision. Cost:
 8 bytes for each fine label and feature; while they are added up over processes, twice that.

@@ -271,7 +271,7 @@ def _fit_softmax(
 def _with_fine_rows(
     head: BipartiteHead | SoftmaxHead, other: BipartiteHead | SoftmaxHead
 ) -> BipartiteHead | SoftmaxHead:
-    """A head with the fine weights of another one."""
+    """A head with the fine weights of another head."""
     head = head.to(other.fine.weight)
     head.fine.load_state_dict(other.fine.state_dict())
     return head

@@ -244,7 +244,7 @@ def solve_shared_head(
 def closed_form_ignores(
     graph: LabelGraph, kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
 ) -> list[str]:
-    """What was seen on samples and the closed form has no use for: labels, and values of which all classes are sure."""
+    """The observations that the closed form cannot use: labels, and values of which all classes are sure."""
     exact = exact_numbers(graph)
     return [name for name in kind_targets if exact.get(name, True)]
 
@@ -260,7 +260,7 @@ def _why_descent(samples: LabelledFeatures, graph: LabelGraph, settings: SolverS
 
 
 def _why_no_descent(samples: LabelledFeatures) -> str | None:
-    """Why descent is not worth a comparison, as it could not come to an end; None if it could."""
+    """The reason why descent is not compared, as it would take too long; None if it is."""
     seen = samples.targets[samples.targets != NOT_OBSERVED]
     labels = len(torch.unique(seen))
     if labels * len(seen) * samples.features.shape[1] <= _MAX_PRODUCTS:

@@ -107,7 +107,7 @@ class PrototypeStrengths:
         held_out: how many of the samples themselves the sharpness was chosen by; validation samples are not counted.
         log_likelihood: the mean log probability of the fine labels of all samples that judged, or of their coarse
             labels if whole classes were held out; None if nothing could be.
-        share: how much of what features say of values is added to the scores.
+        share: the share of the pulls from features that is added to the scores.
         doubt: that of the head, on its scores.
         gain: what all scores are multiplied by besides, so that under the doubt those of the usual lead stay.
         unseen_share: that of `score_factors`, for fine labels without samples.
@@ -202,7 +202,7 @@ def held_out_log_probs(
 
 
 def _share(parts: Sequence[_Fold], graph: LabelGraph, names: tuple[str, ...], strengths: PrototypeStrengths) -> float:
-    """The share of what features say of values under which held-out samples are most likely."""
+    """The share of the pulls from features under which held-out samples are most likely."""
     links = LinkMatrices(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     columns = value_columns(graph, names)
     scores = torch.cat([part.scores(links, strengths.shrinkage, strengths.variances) for part in parts])
@@ -300,7 +300,7 @@ def _by_held_out_classes(
 
 
 def _alone(parts: Sequence[_Fold], judged: int) -> float:
-    """The share of samples to judge by that are held out without another one of their class."""
+    """The share of the held-out samples that have no other sample of their class."""
     targets = [part.held_samples.targets for part in parts]
     return sum(float((torch.bincount(one)[one] == 1).double().sum()) for one in targets) / judged
 

@@ -233,8 +233,8 @@ def fit_shared_prototypes(
 ) -> PrototypeFit | None:
     """Fit class means to the samples of several processes; all of them call this, each with its own samples.
 
-    The result is that of `fit_prototypes` on all samples, whoever has which of them, up to the rounding of sums in
-    float64. Features stay where they are: sums are exchanged, and the few samples that strengths are chosen on.
+    However the samples are divided, the result is that of `fit_prototypes` on all of them, up to the rounding of sums
+    in float64. Features stay in their process: sums are exchanged, and the few samples that strengths are chosen on.
 
     Args:
         features: one row per sample of this process; there may be none.

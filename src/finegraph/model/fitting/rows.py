@@ -165,7 +165,7 @@ def number_rows(numbers: Mapping[str, bool]) -> dict[str, range]:
 def _scores(
     graph: LabelGraph, kinds: list[Kind], numbers: Mapping[str, bool], starts: NDArray[np.int64], fine: int
 ) -> tuple[_Entries, dict[str, slice], int]:
-    """The entries of J, the score rows of what does not fold, and how many score rows there are."""
+    """The entries of J, the score rows that do not fold, and the number of score rows."""
     row, column, value = [np.arange(fine)], [np.arange(fine)], [np.ones(fine)]
     unfolded: dict[str, slice] = {}
     count = fine

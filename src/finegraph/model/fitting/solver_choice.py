@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -97,37 +97,84 @@ def choose_solver(
         )
     given = shared.given(samples)
     fitted = compressed(given, compressions_of(given, strengths.compression)) if strengths.compression else samples
-    ours = held_out_log_probs(fitted, graph, strengths, folds)
+    closed_form = held_out_log_probs(fitted, graph, strengths, folds)
+    return _choice(_contest(_scaled(samples), graph, _settings(base, graph), folds, closed_form))
+
+
+class _Contest(NamedTuple):
+    """How the closed form and descent did on held-out samples.
+
+    Attributes:
+        settings: the settings of descent that did best.
+        closed_form: the mean log probability of held-out fine labels under the closed form.
+        lead: how far that is above the one under descent.
+        error: the standard error of the lead.
+        groups: how many groups of samples the standard error is taken over.
+    """
+
+    settings: FitSettings
+    closed_form: float
+    lead: float
+    error: float
+    groups: int
+
+
+def _scaled(samples: LabelledSamples) -> LabelledSamples:
+    """The samples with scaled features in float32, as descent takes them."""
     scale = FeatureScales.of(samples.features, None).fine
     asked = None if samples.views is None else (samples.views[:, :1] / scale).float()
-    scaled = replace(samples, features=(samples.features / scale).float(), views=asked)
-    tried = _settings(base, graph)
-    # The first fold shows which settings are worth another look, and usually who wins.
-    first = [_log_probs(fit, scaled, folds[0]) for fit in _along_path(scaled, folds[0], graph, tried)]
-    means = [_mean(scaled, folds[:1], [one]) for one in first]
-    best = max(range(len(tried)), key=means.__getitem__)
-    own, lead, error, groups = _compare(scaled, folds[:1], ours[:1], [first[best]])
-    if lead <= errors_of_chance(groups) * error and len(folds) > 1:
-        rest = [
-            _log_probs(fit_head(*_kept(scaled, fold), graph, tried[best], sample_weight=_weight(scaled, fold)).head,
-                       scaled, fold)
-            for fold in folds[1:]
-        ]  # fmt: skip
-        own, lead, error, groups = _compare(scaled, folds, ours, [first[best], *rest])
-    likelihoods = {"prototypes": own, "descent": own - lead}
-    enough = errors_of_chance(groups)
-    held = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
-    if lead < -enough * error:
-        held = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
-        return SolverChoice(solver="descent", reason=held, settings=tried[best], log_likelihoods=likelihoods)
-    if lead <= 0.0:
-        held = f"descent was ahead by {-lead:.3f} on held-out samples, which are too few to tell that from chance"
-    if lead <= 0.0 and math.isfinite(enough):
-        held = (
-            f"descent was ahead by {-lead:.3f} on held-out samples, less than {enough:.1f} standard errors "
+    return replace(samples, features=(samples.features / scale).float(), views=asked)
+
+
+def _contest(
+    samples: LabelledSamples,
+    graph: LabelGraph,
+    candidates: Sequence[FitSettings],
+    folds: Sequence[TensorFold],
+    closed_form: Sequence[Float[Tensor, " _"]],
+) -> _Contest:
+    """Fit heads by descent, and compare the best of them with the closed form.
+
+    Args:
+        samples: the samples, scaled.
+        graph: the label graph.
+        candidates: the settings of descent.
+        folds: the samples that stay, and those that are held out.
+        closed_form: per fold the log probabilities of the held-out fine labels under the closed form.
+    """
+    # The first fold shows which settings are worth another fit, and usually which solver wins.
+    first_fold = [_log_probs(head, samples, folds[0]) for head in _along_path(samples, folds[0], graph, candidates)]
+    means = [_mean(samples, folds[:1], [log_probs]) for log_probs in first_fold]
+    best = max(range(len(candidates)), key=means.__getitem__)
+    settings, descent = candidates[best], [first_fold[best]]
+    contest = _Contest(settings, *_compare(samples, folds[:1], closed_form[:1], descent))
+    if contest.lead <= errors_of_chance(contest.groups) * contest.error and len(folds) > 1:
+        for fold in folds[1:]:
+            fit = fit_head(*_kept(samples, fold), graph, settings, sample_weight=_weight(samples, fold))
+            descent.append(_log_probs(fit.head, samples, fold))
+        contest = _Contest(settings, *_compare(samples, folds, closed_form, descent))
+    return contest
+
+
+def _choice(contest: _Contest) -> SolverChoice:
+    """The solver that a contest is for, with the reason in words."""
+    lead, error = contest.lead, contest.error
+    errors = errors_of_chance(contest.groups)
+    solver: Solver = "prototypes"
+    if lead > 0.0:
+        reason = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
+    elif lead < -errors * error:
+        solver = "descent"
+        reason = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
+    elif math.isfinite(errors):
+        reason = (
+            f"descent was ahead by {-lead:.3f} on held-out samples, less than {errors:.1f} standard errors "
             f"(of {error:.3f} each), so it may be chance"
         )
-    return SolverChoice(solver="prototypes", reason=held, settings=tried[best], log_likelihoods=likelihoods)
+    else:
+        reason = f"descent was ahead by {-lead:.3f} on held-out samples, which are too few to tell that from chance"
+    likelihoods = {"prototypes": contest.closed_form, "descent": contest.closed_form - lead}
+    return SolverChoice(solver=solver, reason=reason, settings=contest.settings, log_likelihoods=likelihoods)
 
 
 def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
@@ -173,7 +220,7 @@ def _mean(samples: LabelledSamples, folds: Sequence[TensorFold], log_probs: Sequ
 
 
 def _compare(
-    samples: LabelledSamples, folds: Sequence[TensorFold], ours: Sequence[Tensor], theirs: Sequence[Tensor]
+    samples: LabelledSamples, folds: Sequence[TensorFold], closed_form: Sequence[Tensor], descent: Sequence[Tensor]
 ) -> tuple[float, float, float, int]:
     """The mean log probability of the closed form, its lead over descent, the standard error of that, and the groups.
 
@@ -184,17 +231,17 @@ def _compare(
     targets = torch.cat([samples.targets[held] for _, held in folds])
     fold = torch.cat([torch.full((len(held),), number) for number, (_, held) in enumerate(folds)])
     share = weight / weight.sum()
-    ahead = torch.cat(list(ours)) - torch.cat(list(theirs))
+    ahead = torch.cat(list(closed_form)) - torch.cat(list(descent))
     lead = float(share @ ahead)
     found, group = torch.unique(targets * len(folds) + fold, return_inverse=True)
     groups = len(found)
     by_group = torch.zeros(groups, dtype=torch.float64).index_add_(0, group, share * (ahead - lead))
     error = float(by_group.norm()) * math.sqrt(groups / max(groups - 1, 1))
-    return float(share @ torch.cat(list(ours))), lead, error, groups
+    return float(share @ torch.cat(list(closed_form))), lead, error, groups
 
 
 def errors_of_chance(groups: int) -> float:
-    """How many standard errors a lead may have by chance, given this number of groups, as rarely as two if groups are many.
+    """How many standard errors a lead exceeds by chance as rarely as two where groups are many.
 
     The quantile of Student's t, by the expansion of Cornish and Fisher for 2; with three groups it is 4 % too small.
     """

@@ -128,7 +128,7 @@ class BlockAxes:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Features along axes, and the squared length of what lies outside of them."""
+    """Features along axes, and the squared length of the rest."""
 
     along: Float[Tensor, "batch axis"]
     rest: Float[Tensor, " batch"]

@@ -21,7 +21,7 @@ _MAX_HINTS = 3
 
 
 def find_model(folder: str | os.PathLike[str]) -> Path:
-    """The model folder that is meant by a model folder or a run folder.
+    """The model folder in a run folder, or the model folder itself.
 
     Raises:
         ModelFolderError: there is none.

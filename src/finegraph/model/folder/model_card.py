@@ -92,7 +92,7 @@ def with_lessons(card: str, lessons: Sequence[Lesson]) -> str:
 def update_card(path: Path, lessons: Sequence[Lesson]) -> None:
     """Let the card of a model folder say what the model was taught.
 
-    Lessons do not depend on it: a card that is gone, or cannot be read or written, stays as it is.
+    Lessons do not depend on it: a card that is missing, or cannot be read or written, is left alone.
     """
     with contextlib.suppress(OSError, UnicodeDecodeError):
         card = path.read_text(encoding="utf-8")

@@ -123,7 +123,7 @@ class LearntCell:
 
     @property
     def source(self) -> str:
-        """Who speaks: photos, if there are some."""
+        """The sources of evidence; photos are one if there are some."""
         return "photos" if self.photos else "other cells and the name"
 
     @property
@@ -278,7 +278,7 @@ def learn_cells(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Found:
-    """What is learnt with a share of wrong cells; `log_posterior` is that of the trust, given the known cells."""
+    """The result with a share of wrong cells; `log_posterior` is that of the trust, given the known cells."""
 
     rows: Tensor
     beliefs: Tensor

@@ -75,7 +75,7 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
 
 
 def _is_same_scale(name: str, graph: LabelGraph, known: LabelGraph) -> bool:
-    """Whether a number or ordered kind of one graph is in another one, with the same scale or order."""
+    """Whether two graphs have a number or ordered kind with the same scale or order."""
     if name in known.numbers:
         return name in graph.numbers and graph.number(name).scale == known.number(name).scale
     return name in graph.kinds and graph.kind(name).ordered and graph.labels(name) == known.labels(name)

@@ -64,7 +64,7 @@ class GroupCells:
         return cls(binary=cells, crossing=torch.cat([none, *across], dim=1), shares=shares)
 
     @property
-    def speaks(self) -> bool:
+    def has_evidence(self) -> bool:
         """Whether there is anything to say."""
         return self.binary.shape[1] + self.crossing.shape[1] > 0
 

@@ -9,7 +9,7 @@ pairs, the pair with the largest gain first, as long as that increases the poste
 time to the most probable group given all others, or to a new one, until none moves (the moves of Srivastava and
 Salakhutdinov, 2013, taken greedily). Then `own` and `between` are fitted to the groups, and the steps repeat.
 
-Cells of the label graph may speak, too (group_cells.py): their log likelihoods are added to those of looks.
+Cells of the label graph may be evidence, too (group_cells.py): their log likelihoods are added to those of looks.
 
 Directions of features are not independent, so log likelihoods are scaled by `share`, the share of effectively
 independent directions, as estimated on held-out photos when the head was fitted. The next level groups the groups in
@@ -151,7 +151,7 @@ class _Search:
         self, shown: Tensor, noise: Tensor, share: float, cells: GroupCells | None = None, min_gain: float = 0.0
     ) -> None:
         self.shown, self.noise, self.share, self.min_gain = shown, noise, share, max(min_gain, 1e-9)
-        self.cells = cells if cells is not None and cells.speaks else None
+        self.cells = cells if cells is not None and cells.has_evidence else None
         self.features = shown.shape[1]
         spread = float(shown.square().sum() / max(shown.numel(), 1)) or 1.0
         self.spread = spread

@@ -111,7 +111,7 @@ def kinds_by_names(graph: LabelGraph) -> list[SuggestedKind]:
 
 
 def _without_known(graph: LabelGraph, one: NameKind) -> NameKind:
-    """The same without words of which a label of the graph says where they are."""
+    """The same without words that a label of the graph explains."""
     if len(one.kinds) < 2:
         return one
     others = [kind for kind in map(graph.kind, graph.kinds) if kind.one_parent]

@@ -29,13 +29,13 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Row = dict[str, str | dict[str, float]]
-"""The parents of a fine label by kind: one label, or several of which it is one, with weights. The value of a number is
+"""The parents of a fine label by kind: one label, or several possible ones with weights. The value of a number is
 text, `12.5` or `12.5 +- 1.5`."""
 
 
 @dataclass(frozen=True, eq=False)
 class TaughtPhoto:
-    """What is kept of a photo.
+    """The stored facts of a photo.
 
     Attributes:
         name: of its file, without the folder.
@@ -53,7 +53,7 @@ class TaughtPhoto:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lesson:
-    """What was taught.
+    """One lesson.
 
     Attributes:
         id: its own; the same lesson sent again has the same.
@@ -87,7 +87,7 @@ class Lesson:
 
 
 class TaughtSummary(NamedTuple):
-    """What lessons come to, in a few facts.
+    """A summary of lessons in a few facts.
 
     Attributes:
         lessons: how many hold.
@@ -105,7 +105,7 @@ class TaughtSummary(NamedTuple):
 
 
 def lesson_summary(lessons: Iterable[Lesson]) -> TaughtSummary:
-    """What the lessons that hold come to."""
+    """The summary of the lessons that hold."""
     holding = [lesson for lesson in lessons if not lesson.forgotten]
     return TaughtSummary(
         lessons=len(holding),

@@ -10,7 +10,7 @@ variances of all class means, weighted by how often the photos to come are in do
 
     gain = sum_i p_i sum_k doubt_k C_ki^2 / (noise + C_ii)          doubt_k = sum over photos of p_k (1 - p_k)
 
-Photos are chosen one after the other; each lets C fall as it is expected to, so that the next one is of something else.
+Photos are chosen one after the other; each reduces C as expected, so that the next one shows something else.
 A photo that looks nearly like one that was chosen comes after all others.
 
 Of very many fine labels only those count that the photos are most in doubt about (`doubtful_labels`): for them C is the

@@ -57,7 +57,7 @@ def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo], views: int =
 def kept_features(
     network: Network, views: Sequence[Float[torch.Tensor, "batch feature"]]
 ) -> list[tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"] | None]]:
-    """What is kept of each photo: the features that class means learn from, and those that answers are given by.
+    """The stored parts of each photo: the features that class means learn from, and those that answers are given by.
 
     Args:
         network: with a scaling.

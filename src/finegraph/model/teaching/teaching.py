@@ -1,7 +1,7 @@
 """The lessons of a model, and the graph and head that follow from them.
 
-A head is a function of the fit and of the lessons that hold, in their order: whoever reads the same lessons has the
-same head, and a lesson that was forgotten leaves no trace. Of several lessons on one photo the last counts. A fine
+A head is a function of the fit and of the lessons that hold, in their order. The same lessons always give the same
+head, and a forgotten lesson leaves no trace. Of several lessons on one photo the last counts. A fine
 label that the model was fitted without lives as long as a lesson names it.
 
 Cost: one system of the size of the fine labels when the first lesson is read or taught; each lesson after that a

@@ -201,7 +201,7 @@ def parts_legend(names: Sequence[str]) -> str:
 
 
 def odds_bars(rows: Sequence[tuple[str, float]], alt: str) -> str:
-    """What speaks for the first answer (to the right) and against it (to the left)."""
+    """The evidence for the first answer (to the right) and against it (to the left)."""
     line, names, wide = 20.0, _room(rows, 108.0, 150.0), 340.0
     middle, half = names + (wide - names) / 2, (wide - names) / 2 - 34.0
     top = max([abs(value) for _, value in rows] + [1e-12])
@@ -262,7 +262,7 @@ def share_bar(share: float, kind: str = "") -> str:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign, as it is printed in books."""
+    """A number with its sign; the minus sign is the typographic one."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 

@@ -56,7 +56,7 @@ MAX_NAME_POINTS = 72.0
 
 
 class Drawn(NamedTuple):
-    """The names of the files that were drawn, and what is to be said of them."""
+    """The names of the files that were drawn, and notes about them."""
 
     names: list[str]
     notes: list[str]

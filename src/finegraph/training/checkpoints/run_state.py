@@ -98,7 +98,7 @@ def capture(
         network: what is trained.
         optimizer: what trains it.
         progress: how far the run is.
-        data: digests of what it learns from.
+        data: digests of the photos and of the graph.
         graph: whether the links of the graph are learnt along, and kept.
     """
     tensors = {_NETWORK + name: tensor for name, tensor in network.state_dict().items()}

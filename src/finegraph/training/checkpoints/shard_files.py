@@ -86,7 +86,7 @@ class ShardState:
 
 
 class ShardFolder(KeptCheckpoints):
-    """The checkpoints of a job whose processes share labels out; on a disk that all of them see.
+    """The checkpoints of a job with sharded labels; on a disk that all of them see.
 
     All processes call each method at the same point.
 

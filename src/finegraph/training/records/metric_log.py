@@ -197,7 +197,7 @@ class _Board:
 
 
 def _number(metric: float | None) -> float | int | str | None:
-    """A metric as it is written; JSON has no NaN and no infinities, so these are text."""
+    """The written form of a metric; JSON has no NaN and no infinities, so these are text."""
     if metric is None or (isinstance(metric, int) and not isinstance(metric, bool)):
         return metric
     number = float(metric)

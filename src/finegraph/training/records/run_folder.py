@@ -117,7 +117,7 @@ class RunFolder:
 
     @property
     def labels_file(self) -> Path:
-        """What was read from a label store."""
+        """The labels that were read from a label store."""
         return self.path / _LABELS
 
     @property

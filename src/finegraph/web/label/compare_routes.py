@@ -78,7 +78,7 @@ def compare_routes(session: LabelSession) -> APIRouter:
         return {"kind": kind, "of": of, "pair": sides, "seen": live.version_of(text)}
 
     def _side(live: LiveOrder, number: int) -> Json:
-        """What is shown of a class."""
+        """The shown parts of a class."""
         fine = live.name_of(number)
         return {
             "fine": fine,

@@ -105,7 +105,7 @@ def _decision(cell: bodies.CellChange) -> Decision:
 
 
 def _options(action: Decide | Resolve | Note | PhotoLabel, cell: bodies.CellChange | None = None) -> Json:
-    """Who edits under which id, on which version and meaning which names; the last two of a cell, if there is one."""
+    """The person, the id, the version and the meaning of names of an edit; the last two of a cell, if there is one."""
     based = action if cell is None else cell
     assert not isinstance(based, Decide)
     return {

@@ -49,7 +49,7 @@ class SearchAsk:
 
 
 class FoundPhotos(NamedTuple):
-    """What was found for one photo or label, and by name the limits that were its own, such as `> 12.3`."""
+    """The photos found for one photo or label, and by name its own limits, such as `> 12.3`."""
 
     hits: list[Hit]
     limits: Mapping[str, str]

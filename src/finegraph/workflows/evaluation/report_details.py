@@ -130,16 +130,9 @@ def gather_details(
     if settings is not None and data is not None and data.val is not None:
         notes += _chosen_by(settings, classifier.about, samples, data.val)
     arrays = {**results.arrays(), **details.arrays()}
-    gallery = details.gallery.tolist()
-    similar: Similar | None = None
-    if known is not None:
-        rows = {number: row for row, number in enumerate(results.sample.tolist())}
-        similar = similar_of_training(known, [rows[number] for number in gallery])
-    elif train is not None and features is not None:
-        try:
-            similar = similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
-        except KeyboardInterrupt:  # Ctrl-C: this may take long, and everything else is done
-            notes.append("Similar training photos are left out: looking for them was stopped.")
+    similar = _similar(
+        classifier, details, results, samples, train, features=features, known=known, box=box, notes=notes
+    )
     used: list[int] = []
     if similar is not None:
         used = sorted(set(similar.numbers[similar.numbers >= 0].tolist()))
@@ -152,16 +145,10 @@ def gather_details(
         chosen = {place: train[number] for place, number in enumerate(used)}
         pictures |= pack_photos({"similar": chosen}, box=classifier.views.box, threads=threads)
         shown, pictures["training"] = training_pictures(train, classifier.graph, results, classifier.views.box, threads)
-    design = classifier.network.design
     about = {
         "format": FORMAT,
         "version": VERSION,
-        "model": {
-            "network": design.network,
-            "coarse_network": design.coarse_network,
-            "head": design.head,
-            "temperature": classifier.temperature,
-        },
+        "model": _model_parts(classifier),
         **_variances(classifier),
         "versions": _versions(),
         "training": None if train is None else _training_counts(train, classifier.graph, notes),
@@ -173,6 +160,55 @@ def gather_details(
         "notes": notes,
     }
     return FoundDetails(about=about, arrays=arrays, pictures=pictures)
+
+
+def _similar(
+    classifier: PhotoClassifier,
+    details: Details,
+    results: SampleResults,
+    samples: Samples,
+    train: Samples | None,
+    *,
+    features: FeatureSettings | None,
+    known: TrainingFeatures | None,
+    box: bool,
+    notes: list[str],
+) -> Similar | None:
+    """The training photos most like those of the gallery; None if nothing is known of their features.
+
+    Args:
+        classifier: what was evaluated.
+        details: what was collected of single photos.
+        results: what was answered.
+        samples: the photos that were evaluated.
+        train: the photos that the model was trained on; None if they are not known.
+        features: where the features of training photos come from.
+        known: these features, where training has just computed them.
+        box: whether photos were cut to their boxes.
+        notes: what the report says about missing parts; it may get more.
+    """
+    gallery = details.gallery.tolist()
+    if known is not None:
+        rows = {number: row for row, number in enumerate(results.sample.tolist())}
+        return similar_of_training(known, [rows[number] for number in gallery])
+    if train is None or features is None:
+        return None
+    try:
+        return similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
+    except KeyboardInterrupt:  # Ctrl-C: this may take long, and everything else is done
+        notes.append("Similar training photos are left out: looking for them was stopped.")
+        return None
+
+
+def _model_parts(classifier: PhotoClassifier) -> dict[str, Any]:
+    """What the model consists of."""
+    design = classifier.network.design
+    return {
+        "network": design.network,
+        "coarse_network": design.coarse_network,
+        "head": design.head,
+        "temperature": classifier.temperature,
+    }
 
 
 def _variances(classifier: PhotoClassifier) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def import_into(
         database: the URL of the database to use in place of the file beside the graph.
 
     Returns:
-        What was done, and what to tell about the store.
+        The result in words, and notes about the store.
     """
     place = os.fspath(graph)
     if is_store(place) and split_version(place)[1] is None and not has_store(place):

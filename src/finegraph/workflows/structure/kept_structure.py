@@ -36,7 +36,7 @@ _CELL_PHOTOS, _LEAF_PHOTOS = 3, 1
 
 
 def keep_structure(run: Path, parts: Mapping[str, Any]) -> None:
-    """Keep parts of what was learnt; parts that are not given stay as they were.
+    """Keep parts of the learnt structure; parts that are not given stay as they were.
 
     Args:
         run: the run folder.

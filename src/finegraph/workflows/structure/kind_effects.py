@@ -1,7 +1,7 @@
 """What a kind changes: answers to photos that took no part, with it and without it, compared photo by photo.
 
 The photos are those that training was validated on. Without such photos, training photos are taken out of the class
-means fold by fold, those that look alike together; what was suggested has then seen them, and it is said so. Only
+means fold by fold, those that look alike together; the suggestion has then seen them, and the result says so. Only
 variances and effects are fitted again for each graph, so all of them share one scaling and one sharpness.
 """
 

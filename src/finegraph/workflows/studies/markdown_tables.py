@@ -217,7 +217,7 @@ def _rivals(rivals: Sequence[Row], place: tuple[str, int, bool], study: Study) -
 
 
 def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
-    """What was compared on what, and how sure it is."""
+    """The comparison in words, and how sure it is."""
     data, machine, bad = about["data"], about["machine"], about.get("bad_photos", [])
     sizes = {**data["splits"]}
     groups = data["groups"]

@@ -38,7 +38,7 @@ from finegraph.workflows.studies.spec import Study, study_of
 
 COLUMNS = ("head", "kinds", "amount", "seed", "split", "views", "box", "metric", "value")
 FREE = ("title",)
-"""Settings that may change without making a study another one."""
+"""Settings that may change within a study."""
 _STUDY, _DATA, _CELLS = "study.toml", "data.json", "cells"
 
 
@@ -141,7 +141,7 @@ class StudyFolder:
         return any(place.is_dir() and any(place.iterdir()) for place in (self.cells, self.runs))
 
     def refuse_another(self, study: Study, free: Sequence[str] = FREE) -> None:
-        """Refuse a study where another one was begun; nothing is written.
+        """Refuse a folder that has another study; nothing is written.
 
         Args:
             study: the one that is asked for.

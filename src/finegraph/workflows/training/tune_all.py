@@ -89,32 +89,19 @@ def tune_all(
     Returns:
         How it went; None if it was asked to stop before the end, and saved.
     """
-    if settings.laplacian:  # refused before anything is trained if the weights do not compare
-        if network.shared_head is None:
-            laplacian_prior(network.head)
-        else:
-            network.shared_head.prior()
+    if settings.laplacian:
+        _require_comparable(network)
     validation = None if data.val is None else _validation(data.val, views, settings, ranks)
     recipe, refit, learning = settings.numbers(), None, _Learning(data.graph)
     if recipe.start == "fitted":
         # Also in a run that is resumed: what was chosen here is what each later head is fitted with.
         chosen = _fit_first(network, data, views, settings, ranks, progress, learning)
         data = replace(data, graph=network.graph)
-        for note in () if learning.learnt is None or not ranks.first else learning.learnt.notes:
-            watcher.note(note)
-        if validation is None and ranks.first:
-            watcher.note(
-                "there are no validation photos: the result is the last epoch, and nothing tells whether it is better "
-                "than the fitted head; --val-share 0.1 would hold some out"
-            )
+        if ranks.first:
+            _note_start(watcher, learning, validation)
         if recipe.refit:
             refit = _Refit(partial(_fit_again, network, data, views, settings, ranks, chosen, learning))
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for part in (network.backbone, network.coarse_backbone):
-        if part is not None and recipe.fixed_statistics:
-            part.fix_statistics()
-        if part is not None:
-            part.freeze_first(recipe.frozen_share)
+    _prepare(network, recipe)
     run = Run(
         network=network,
         dataset=_training_photos(data, views, settings),
@@ -129,6 +116,42 @@ def tune_all(
     if not train(run, resume=resume):
         return None
     ranks.wait()  # until the first process has saved
+    return _best_epoch(network, folder, ranks, watcher, refit, learning)
+
+
+def _require_comparable(network: Network) -> None:
+    """Raise if the weight prior cannot compare weights: before anything is trained."""
+    if network.shared_head is None:
+        laplacian_prior(network.head)
+    else:
+        network.shared_head.prior()
+
+
+def _note_start(watcher: Watcher, learning: _Learning, validation: Validation | None) -> None:
+    """Note what was learnt about the graph before the first step, and that nothing will judge the epochs."""
+    for note in () if learning.learnt is None else learning.learnt.notes:
+        watcher.note(note)
+    if validation is None:
+        watcher.note(
+            "there are no validation photos: the result is the last epoch, and nothing tells whether it is better "
+            "than the fitted head; --val-share 0.1 would hold some out"
+        )
+
+
+def _prepare(network: Network, recipe: Recipe) -> None:
+    """Order the memory of a network for training, and fix the parts that the recipe leaves as they are."""
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for part in (network.backbone, network.coarse_backbone):
+        if part is not None and recipe.fixed_statistics:
+            part.fix_statistics()
+        if part is not None:
+            part.freeze_first(recipe.frozen_share)
+
+
+def _best_epoch(
+    network: Network, folder: RunFolder, ranks: Ranks, watcher: Watcher, refit: _Refit | None, learning: _Learning
+) -> TunedAll:
+    """Give a trained network the weights of its best epoch, with what was fitted and learnt for it."""
     checkpoints = shard_folder(network, folder.checkpoints, ranks) or CheckpointFolder(folder.checkpoints)
     best, last = checkpoints.best(), checkpoints.last()
     assert best is not None
