@@ -1,9 +1,11 @@
 """Columns of numbers and of ordered labels in graph files and tables."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
+import torch
 from graph_strategies import KIND_NAMES, NAMES, distinct
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,12 +201,52 @@ five,"12,5",1e300,tepid,a,5
 
 
 @pytest.mark.parametrize(
+    ("scale", "rule", "hint"),
+    [
+        ("number", "empty-range", "write 0..10"),
+        ("log number", "bad-value", "leave the cell empty if the value is unknown"),
+    ],
+)
+def test_the_hint_of_a_range_is_not_a_fault_itself(scale, rule, hint):
+    (found,) = faults(f"fine,mass [{scale}]\na,10..0\nb,3\n")
+    assert (found.rule, found.hint) == (rule, hint)
+
+
+@pytest.mark.parametrize("one", [Decimal("12.5"), np.float32(12.5), np.array(12.5), torch.tensor(12.5)])
+def test_a_value_may_be_a_number_of_another_library(one):
+    graph = LabelGraph.from_table({"a": {"price": one}, "b": {"price": (one, 1)}}, {"price": "number"})
+    assert graph.number("price").values.tolist() == [12.5, 12.5]
+    assert graph.number("price").spreads.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        True,
+        np.True_,
+        torch.tensor(True),
+        torch.ones(2),
+        np.ones(1),
+        1j,
+        torch.tensor(1j),
+        [1],
+        10**400,
+        Decimal("sNaN"),
+    ],
+)
+def test_what_is_no_value_is_refused(one):
+    with pytest.raises(GraphError, match=r"fine label 'a', number 'price': expected a number, a pair"):
+        LabelGraph.from_table({"a": {"price": one}}, {"price": "number"})
+
+
+@pytest.mark.parametrize(
     ("cell", "hint"),
     [
         ("1,200", "write 1200 or 1.200; a number has a point, and nothing between its thousands"),
         ("-12,345", "write -12345 or -12.345; a number has a point, and nothing between its thousands"),
         ("0,125", "did you mean 0.125? a number has a point, not a comma"),
         ("1,2", "did you mean 1.2? a number has a point, not a comma"),
+        ("1,5 +- 0,2", "did you mean 1.5 +- 0.2? a number has a point, not a comma"),
     ],
 )
 def test_a_comma_in_a_number_may_stand_between_thousands(cell, hint):

@@ -237,7 +237,8 @@ def test_quantiles_and_intervals_fit_the_distribution(evidence):
                 gap = 1e-7
                 assert quadrature.interval_probability(*given, -math.inf, at + gap) >= q - 1e-9
                 assert quadrature.interval_probability(*given, -math.inf, at - gap) <= q + 1e-9
-            check_shortest(one, value, given, 0.8)
+            for probability in (0.5, 0.8, 0.995):
+                check_shortest(one, value, given, probability)
 
 
 def sample_inner(one, outer):
@@ -387,6 +388,14 @@ def test_evidence_of_every_form_agrees():
         ({"price": "<= 12 +- 3 USD"}, "is not a condition on a number"),
         ({"price": "> 12 and <= 9"}, "no value is '> 12 and <= 9'; one part rules out the other"),
         ({"price": (15, 10)}, "the interval .15, 10. is empty; write the lower end first"),
+        ({"price": "9..5 EUR"}, "the interval '9..5 EUR' is empty; write the lower end first"),
+        (
+            {"price": "12,5"},
+            "'12,5' is not a condition on a number; did you mean 12.5[?] a number has a point, not a comma",
+        ),
+        ({"price": "<= 12,5 EUR"}, "did you mean <= 12.5[?] a number has a point"),
+        ({"price": "10,5 to 12,25"}, "did you mean 10.5 to 12.25[?]"),
+        ({"price": "> 1,200"}, "write > 1200 or > 1.200; a number has a point, and nothing between its thousands"),
         ({"price": (1, 2, 3)}, "an interval is a pair of numbers"),
         ({"price": [1.0]}, "one value per sample, expected 2, got 1"),
         ({"price": True}, "expected a limit such as"),

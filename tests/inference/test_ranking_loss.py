@@ -42,6 +42,27 @@ def test_extreme_and_missing_values():
     assert fg.ranking_loss(torch.empty(0), torch.empty(0)).item() == 0.0
 
 
+def test_infinite_values():
+    infinite = float("inf")
+    more = torch.tensor([infinite, -infinite, infinite, 0.0], requires_grad=True)
+    less = torch.tensor([infinite, -infinite, 0.0, infinite], requires_grad=True)
+    for same in (None, torch.tensor([True, True, False, False])):
+        losses = fg.ranking_loss(more, less, same, reduction="none")
+        assert losses.tolist() == pytest.approx([math.log(2), math.log(2), 0, infinite])
+        slopes = torch.autograd.grad(losses[:3].sum(), (more, less))
+        assert [slope.tolist() for slope in slopes] == [[0.0] * 4] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_does_not_overflow(dtype):
+    more, less = torch.tensor([-6e4, 1.0], dtype=dtype, requires_grad=True), torch.tensor([6e4, 1.0], dtype=dtype)
+    losses = fg.ranking_loss(more, less, reduction="none")
+    assert losses.dtype == torch.float32
+    assert losses.tolist() == pytest.approx([1.2e5, math.log(2)], rel=1e-2)
+    losses.sum().backward()
+    assert more.grad.tolist() == [-1, -0.5]
+
+
 def test_training_by_it_orders_what_a_posterior_expects():
     """The mean of a value is differentiable, of a head without scores for numbers too."""
     heat = fg.Number.from_values("heat", [0.0, 1.0, 3.0])
@@ -70,7 +91,10 @@ def test_what_cannot_be_meant():
         fg.ranking_loss(pair, [0.0, 1.0])
     with pytest.raises(ShapeError, match="a mask of 2 pairs"):
         fg.ranking_loss(pair, pair, torch.zeros(2))
-    with pytest.raises(InputError, match="scale"):
-        fg.ranking_loss(pair, pair, scale=0)
+    with pytest.raises(ShapeError, match="same: expected a tensor, a mask of 2 pairs, got list"):
+        fg.ranking_loss(pair, pair, [True, False])
+    for scale in (0, "x", None, True, float("nan")):
+        with pytest.raises(InputError, match="scale: expected a finite number above 0, got"):
+            fg.ranking_loss(pair, pair, scale=scale)
     with pytest.raises(InputError, match="reduction"):
         fg.ranking_loss(pair, pair, reduction="median")

@@ -64,6 +64,12 @@ def test_what_has_no_order(by):
         sorted_hits(GRAPH, (), by)
 
 
+@pytest.mark.parametrize(("by", "near"), [("prce", "price"), ("-haet", "heat")])
+def test_a_misspelt_order_gets_a_near_match(by, near):
+    with pytest.raises(InputError, match=f"; did you mean '{near}'[?]"):
+        sorted_hits(GRAPH, (), by)
+
+
 def test_values_are_in_json_if_there_are_any():
     one = hit("1", "a")
     assert "values" not in one.to_dict()

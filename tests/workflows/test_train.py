@@ -12,8 +12,8 @@ import torch
 
 import finegraph as fg
 from finegraph.data.sources import source_graph
-from finegraph.errors import DataError, RunFolderError, SettingsError, UnknownNameError, WeightsError
-from finegraph.graph import Kind
+from finegraph.errors import DataError, DataFileError, RunFolderError, SettingsError, UnknownNameError, WeightsError
+from finegraph.graph import Kind, LabelGraph, Number
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import read_starts
 from finegraph.training.settings import TrainSettings, check_settings_used
@@ -232,6 +232,21 @@ def test_labels_that_the_graph_does_not_have_come_at_once_with_their_lines(manif
         "6: label of kind 'heat' 'warm'",
     ]
     assert not (tmp_path / "run").exists()
+
+
+def test_values_that_no_number_can_have_come_at_once_from_all_splits(manifest):
+    header, *rows = (row.split(",") for row in manifest.read_text().splitlines())
+    cells = ["cheap", "12.5", "12;5", "-1 kg", "inf"] + ["12"] * len(rows)
+    for row, split in zip(rows, ["train", "train", "val", "test", "wild"], strict=False):
+        row[header.index("split")] = split
+    lines = [",".join([*row, cell]) for row, cell in zip([header, *rows], ["price", *cells], strict=False)]
+    list_file = manifest.parent / "priced.csv"
+    list_file.write_text("\n".join(lines) + "\n")
+    price = Number.from_values("price", [12.0] * len(source_graph(manifest)))
+    LabelGraph(source_graph(manifest).fine, numbers=[price]).write(manifest.parent / "prices.json")
+    with pytest.raises(DataFileError) as caught:
+        read_training_data(settings(list_file, graph=str(manifest.parent / "prices.json")))
+    assert [fault.line for fault in caught.value.faults] == [2, 4, 5, 6]
 
 
 def test_columns_that_the_graph_does_not_have_are_noted(manifest):

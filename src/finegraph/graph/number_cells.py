@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +32,7 @@ _PLUS_MINUS = r"(?:\+-|\+/-|±)"
 _FINITE = re.compile(_DIGITS)
 _MAX_LOG_RATIO = 500.0
 """The largest logarithm of the half of a range; wider ones hold values that no number may have."""
+_COMMA = re.compile(r",(?=[0-9])")
 _THOUSANDS = re.compile(r"(?<![0-9])[1-9][0-9]{0,2},[0-9]{3}(?![0-9])")
 _MAX_LENGTH = 80
 """The length up to which a cell may be a number with another unit; a longer one is some text."""
@@ -96,23 +99,35 @@ def _value_and_spread(text: str, scale: Scale, unit: str = "") -> tuple[float, f
         return float(match[1]), float(match[2])
     if match := forms.range.fullmatch(text):
         low, high = float(match[1]), float(match[2])
+        if scale == "log" and min(low, high) <= 0:
+            hint = "leave the cell empty if the value is unknown"
+            raise NumberError("bad-value", f"on a log scale both ends of a range are above 0, got {text}", hint)
         if low > high:
             raise NumberError("empty-range", f"the range {text} is empty", f"write {match[2]}..{match[1]}")
         if scale == "linear":
             return low / 2 + high / 2, (high - low) / math.sqrt(12)
-        if low <= 0:
-            hint = "leave the cell empty if the value is unknown"
-            raise NumberError("bad-value", f"on a log scale both ends of a range are above 0, got {text}", hint)
         centre = math.sqrt(low) * math.sqrt(high)
         return centre, centre * (math.log(high) - math.log(low)) / math.sqrt(12)
     if len(text) <= _MAX_LENGTH and any(form.fullmatch(text) for form in _forms(_ANY_UNIT, _DIGITS)):
         raise _other_unit(text, unit)
-    hint = "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
-    if "," in text and forms.number.fullmatch(bare := text.replace(",", ".", 1)):
-        hint = f"did you mean {bare}? a number has a point, not a comma"
-        if _THOUSANDS.search(text):
-            hint = f"write {text.replace(',', '')} or {bare}; a number has a point, and nothing between its thousands"
+    comma = comma_hint(text, lambda bare: any(form.fullmatch(bare) for form in forms))
+    hint = comma or "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
     raise NumberError("no-number", "the cell is in a column of numbers but is not a number", hint)
+
+
+def comma_hint(text: str, fits: Callable[[str], bool]) -> str | None:
+    """What to write instead of a text whose numbers have commas; None if commas are not what is wrong with it.
+
+    Args:
+        text: the text.
+        fits: whether a text is right.
+    """
+    bare = _COMMA.sub(".", text)
+    if bare == text or not fits(bare):
+        return None
+    if _THOUSANDS.search(text):
+        return f"write {text.replace(',', '')} or {bare}; a number has a point, and nothing between its thousands"
+    return f"did you mean {bare}? a number has a point, not a comma"
 
 
 def _other_unit(text: str, unit: str) -> NumberError:
@@ -176,13 +191,12 @@ def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tupl
             return parse_number(value, scale, unit)
         except NumberError as error:
             raise GraphError(f"{where}: {value!r}: {error}") from error
-    number, spread = value if isinstance(value, tuple) and len(value) == 2 else (value, 0.0)
-    if not _is_number(number) or not _is_number(spread):
+    number, spread = (_as_float(one) for one in (value if isinstance(value, tuple) and len(value) == 2 else (value, 0)))
+    if number is None or spread is None:
         raise GraphError(
             f"{where}: expected a number, a pair (value, spread), text such as '12.5 +- 1.5', or None (unknown); "
             f"got {value!r}"
         )
-    number, spread = float(number), float(spread)
     if math.isnan(number):
         return None
     if fault := value_fault(number, spread, scale):
@@ -190,6 +204,12 @@ def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tupl
     return number, spread
 
 
-def _is_number(value: object) -> TypeGuard[Real]:
-    """Whether a Python value is a number; True and False are not."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+def _as_float(value: Any) -> float | None:
+    """A number as a float, also one number of an array library; None if it is not one, as True and False are not."""
+    if isinstance(value, Real | Decimal) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (OverflowError, ValueError):  # 10**400 and Decimal("sNaN")
+            return None
+    one = getattr(value, "ndim", None) == 0 and not isinstance(value, np.datetime64)
+    return _as_float(value.item()) if one else None

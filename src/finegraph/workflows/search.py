@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finegraph.data.photo_decoding import read_photo
-from finegraph.errors import InputError, unknown_name
+from finegraph.errors import InputError, near_matches, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.evidence import FINE
@@ -305,7 +305,11 @@ def sorted_hits(graph: LabelGraph, hits: Sequence[Hit], by: str) -> tuple[Hit, .
     ordered = [kind for kind in graph.kinds if graph.kind(kind).ordered]
     if name not in (*ordered, *graph.numbers):
         names = ", ".join(repr(one) for one in (*graph.numbers, *ordered)) or "none"
-        raise InputError(f"sort: expected a number or an ordered kind, of which the index has {names}; got {name!r}")
+        near = near_matches(name, (*graph.numbers, *ordered))
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(
+            f"sort: expected a number or an ordered kind, of which the index has {names}; got {name!r}{hint}"
+        )
 
     def place(hit: Hit) -> float:
         label = hit.label if hit.label is not None else hit.guess

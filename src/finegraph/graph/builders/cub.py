@@ -109,7 +109,10 @@ def _sizes(labels: list[str], percent: FloatArray) -> Kind:
     if not all(inches) or len(labels) < 2:
         raise InputError(f"the choices of {_SIZE!r} cannot be put in order, since not all name a number: {labels}")
     order = sorted(range(len(labels)), key=lambda place: float(found[0]) if (found := inches[place]) else 0.0)
-    return replace(_choice(_SIZE, [labels[place] for place in order], percent[:, order]), ordered=True)
+    # Chosen in the order of the file, as without an order: where percentages are equal, the first one counts.
+    parents = _choice(_SIZE, labels, percent).parents
+    renumbered = np.where(parents < 0, -1, np.argsort(order)[parents])
+    return replace(Kind.from_parents(_SIZE, [labels[place] for place in order], renumbered), ordered=True)
 
 
 def _binary(group: str, labels: list[str], percent: FloatArray) -> list[Kind]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -250,6 +251,8 @@ def ranking_loss(
         reduction: "mean" over the observed pairs, "sum", or "none" for one loss per pair. A pair with a missing value
             (NaN) is not observed: it contributes 0 and no gradient. Without any observed pair the mean is 0.
 
+    Two equal infinities are a difference of 0, without a gradient. The loss is computed in float32 at least.
+
     Example:
         >>> values = torch.tensor([2.0, 0.5, float("nan")], requires_grad=True)
         >>> more, less = torch.tensor([0, 0]), torch.tensor([1, 2])
@@ -266,15 +269,21 @@ def ranking_loss(
             f"expected two lists of values, one per pair, got shapes {tuple(values_more.shape)} and "
             f"{tuple(values_less.shape)}"
         )
+    if same is not None and not isinstance(same, Tensor):
+        raise ShapeError(f"same: expected a tensor, a mask of {len(values_more)} pairs, got {type(same).__name__}")
     if same is not None and (same.shape != values_more.shape or same.dtype != torch.bool):
         raise ShapeError(f"same: expected a mask of {len(values_more)} pairs, got {same.dtype} of {tuple(same.shape)}")
-    if not 0 < scale < math.inf:
+    if not isinstance(scale, Real) or isinstance(scale, bool) or not 0 < float(scale) < math.inf:
         raise InputError(f"scale: expected a finite number above 0, got {scale!r}")
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+    # Differences of half-precision values may be too large for half precision.
+    dtype = torch.promote_types(torch.promote_types(values_more.dtype, values_less.dtype), torch.float32)
+    values_more, values_less = values_more.to(dtype), values_less.to(dtype)
     observed = ~(values_more.isnan() | values_less.isnan())
-    # Replaced before the difference, so that a missing value gets no gradient instead of NaN.
-    difference = (torch.where(observed, values_more, 0.0) - torch.where(observed, values_less, 0.0)) / scale
+    # Replaced before the difference, so that a missing value gets no gradient instead of NaN, nor two equal infinities.
+    apart = observed & ~(values_more.isinf() & (values_more == values_less))
+    difference = (torch.where(apart, values_more, 0.0) - torch.where(apart, values_less, 0.0)) / scale
     losses = softplus(-difference)
     if same is not None:
         losses = torch.where(same, (losses + softplus(difference)) / 2, losses)

@@ -30,6 +30,7 @@ from finegraph.errors import EvidenceError, ShapeError
 from finegraph.graph import Number
 from finegraph.graph.faults import shorten
 from finegraph.graph.number import MAX_VALUE
+from finegraph.graph.number_cells import comma_hint
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _LIMIT = re.compile(rf"(<=|>=|<|>|≤|≥)\s*({_NUMBER})")
@@ -227,6 +228,10 @@ def _read(number: Number, text: str) -> object:
             return Known(high=end if sign == "<=" else float(np.nextafter(end, -np.inf)))
         return Known(low=end if sign == ">=" else float(np.nextafter(end, np.inf)))
     if match := _INTERVAL.fullmatch(words):
+        if float(match[1]) > float(match[2]):
+            raise EvidenceError(
+                f"evidence on {number.name!r}: the interval {text.strip()!r} is empty; write the lower end first"
+            )
         return float(match[1]), float(match[2])
     if match := _AROUND.fullmatch(words):
         return Around(float(match[1]), float(match[2]))
@@ -240,7 +245,5 @@ def _read(number: Number, text: str) -> object:
             f"evidence on {number.name!r}: {text!r} is in {words[len(bare) :].strip()!r}, but the number {own}; values "
             "are not converted"
         )
-    raise EvidenceError(
-        f"evidence on {number.name!r}: {text!r} is not a condition on a number; write '<= 15{unit}', '10 to 15{unit}', "
-        f"'12 +- 2{unit}' or '12{unit}'"
-    )
+    hint = comma_hint(words, _is_condition) or f"write '<= 15{unit}', '10 to 15{unit}', '12 +- 2{unit}' or '12{unit}'"
+    raise EvidenceError(f"evidence on {number.name!r}: {text!r} is not a condition on a number; {hint}")

@@ -225,9 +225,11 @@ class LargeMixture:
             growth: the growth rate of the slope of `outer`.
         """
         starts = self._starts(probability, outer, growth)
+        at_cut: list[tuple[float, float]] = []
         if self.search.high is not None and self.search.high.item() < math.inf:
-            starts.append(self._quantile(1.0 - probability))  # the interval that ends at the cut
-        found = [self._interval_near(start, probability, outer, growth) for start in starts]
+            starts.append(self._quantile(1.0 - probability))
+            at_cut = [(math.nextafter(starts[-1], -math.inf), self.search.high.item())]
+        found = [self._interval_near(start, probability, outer, growth) for start in starts] + at_cut
         if any(pair is None for pair in found):
             return self.search.shortest_interval(probability, outer, growth)
         low, high = torch.tensor([pair for pair in found if pair is not None], dtype=self.search.mean.dtype).unbind(1)
@@ -463,7 +465,7 @@ class Expansion:
             sums = self.cdf(value)
             low, high = torch.where(sums < q, value, low), torch.where(sums < q, high, value)
             step = value - (sums - q) / self.density(value)
-            value = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
+            value = torch.where((step >= low) & (step <= high), step, 0.5 * (low + high))
         return value
 
 

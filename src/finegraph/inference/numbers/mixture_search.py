@@ -31,6 +31,8 @@ _DIVISIONS, _MAX_STEPS = 16, 40
 """The number of parts an interval is divided into in each step, and the maximum number of steps."""
 PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Starting points of the search for shortest intervals, in standard deviations from the mean of a component."""
+_TAIL_PLACES = (-10.0, -6.0, -4.0, 4.0, 6.0, 10.0)
+"""More places, so that what is searched for between two of them is found in a few steps."""
 _MAX_CENTRES = 64
 """The search starts around this many components, the most probable ones."""
 _EVEN = 255
@@ -170,14 +172,14 @@ class MixtureSearch:
         """
         if self.points:
             return self._shortest_between_points(probability, outer)
-        places = self._places()
+        places, at_ends = self._places(probability)
         sums = self.cdf(places).contiguous()
         smooth = bool((self.deviation > 0).all())
         if smooth:
             starts, best = self.smooth_starts(probability, outer, growth, places, sums)
         else:
             starts, best = self._divided_starts(probability, outer, places, sums)
-        starts = torch.cat([starts, places.gather(1, best)], dim=1)
+        starts = torch.cat([starts, places.gather(1, best), at_ends], dim=1)
         q = self.cdf(starts, before=True) + probability
         if smooth:
             # The shortest interval can be chosen without the last digits of its end.
@@ -216,7 +218,8 @@ class MixtureSearch:
             grows = self.density(start) * torch.exp(growth * (end - start)) > self.density(end)
             grows |= (q >= 1.0) | ~end.isfinite()
             left, right = torch.where(grows, left, start), torch.where(grows, start, right)
-        return 0.5 * (left + right), best
+        # Where the density rises to the cut, the best interval ends there, and none starts beyond `left`.
+        return left, best
 
     def _divided_starts(
         self,
@@ -254,23 +257,28 @@ class MixtureSearch:
         chosen = (length <= shortest + ROUNDING * shortest.abs()).int().argmax(dim=1, keepdim=True)
         return self.mean.gather(1, chosen), ends.gather(1, chosen)
 
-    def _places(self) -> Float[Tensor, "batch place"]:
-        """The starting points of the search, sorted."""
+    def _places(self, probability: float) -> tuple[Float[Tensor, "batch place"], Float[Tensor, "batch item"]]:
+        """The starting points of the search, sorted; and the starts of the intervals that begin or end at the cut."""
         heavy = self.weights.topk(min(_MAX_CENTRES, self.weights.shape[1]), dim=1).indices
         mean, deviation = self.mean.gather(1, heavy).unsqueeze(2), self.deviation.gather(1, heavy).unsqueeze(2)
-        places = (mean + deviation * self.mean.new_tensor(PLACES)).flatten(start_dim=1)
+        places = (mean + deviation * self.mean.new_tensor(PLACES + _TAIL_PLACES)).flatten(start_dim=1)
         if self.mean.shape[1] > _MAX_CENTRES:
             # The tails may be those of components that are not among these.
             reach = 4.0 * self.deviation
             low, high = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
             shares = torch.arange(_EVEN + 1, dtype=places.dtype, device=places.device) / _EVEN
             places = torch.cat([places, low + (high - low) * shares], dim=1)
+        below, above, _, _ = self.ends()
+        at_ends = below[:, :0]
         if self.low is not None and self.high is not None:
-            shares = torch.arange(1, 64, dtype=places.dtype, device=places.device) / 64
+            shares = torch.arange(1, 65, dtype=places.dtype, device=places.device) / 64
+            shares[-1] = 1.0 - probability
             between = self.quantile(shares.expand(len(places), -1))
-            below, above, _, _ = self.ends()
-            places = torch.cat([places.clamp(below, above), below, above, between], dim=1)
-        return places.sort(dim=1).values
+            last = between[:, -1:]
+            # Rounded up, the last start may leave too little, so one floating-point number below is tried too.
+            at_ends = torch.cat([below, last, torch.nextafter(last, torch.full_like(last, -torch.inf))], dim=1)
+            places = torch.cat([places.clamp(below, above), between], dim=1)
+        return torch.cat([places, below, above], dim=1).sort(dim=1).values, at_ends
 
     def near_quantile(
         self,
@@ -297,7 +305,8 @@ class MixtureSearch:
             sum_here = self.cdf(value)
             low, high = torch.where(sum_here < q, value, low), torch.where(sum_here < q, high, value)
             step = value - (sum_here - q) / self.density(value)
-            value = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
+            # A step that rounds to nothing has arrived, so it may end where it began.
+            value = torch.where((step >= low) & (step <= high), step, 0.5 * (low + high))
         # If the distribution function jumps over q at a place, the quantile is that place.
         jumps = self.cdf(high, before=True) < q
         return torch.where(after > last, torch.inf, torch.where(jumps, high, value))

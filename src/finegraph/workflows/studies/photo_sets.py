@@ -170,9 +170,9 @@ def read_study_data(study: Study, stage: Stage) -> StudyData:
     val = _labelled(val).without_kinds()
     for part in (train, val, *splits.values()):
         targets_of(part, graph)  # labels that the graph does not have show now, and values that it cannot have
-        measured_values(part, graph)
         if True in study.box:
             part.require_boxes()
+    measured_values(Samples([sample for part in splits.values() for sample in part], samples.source), graph)
     return StudyData(source=source, graph=graph, sets=sets, train=train, val=val, splits=splits)
 
 

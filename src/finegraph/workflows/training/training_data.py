@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from finegraph.data.dataset import training_targets
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.data.sources import names_layout, parse_source, photo_layout, read_samples, source_graph
 from finegraph.data.transforms import ViewSettings
@@ -65,7 +66,8 @@ def read_training_data(
 
     Raises:
         SettingsError: the settings name no photos.
-        DataError: the photos' list has faults, or there is nothing in it to train on.
+        DataError: the photos' list has faults, values that no number can have in any split among them, or there is
+            nothing in it to train on.
         UnknownNameError: labels that the graph does not have, all of them at once.
         GraphFileError: all faults of the comparisons.
     """
@@ -92,6 +94,7 @@ def read_training_data(
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_label else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
+    measured_values(samples, graph)  # also of splits that are evaluated later; raises for all values at once
     training_targets(Samples([*train, *(parts.val or ())], samples.source), graph)  # raises for labels and values
     store_graph = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if store_graph.kind(name) != graph.kind(name))
