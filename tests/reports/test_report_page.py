@@ -1,6 +1,7 @@
 """The page in a real browser: clicking, sorting, searching, the keyboard, and names that are markup."""
 
 import itertools
+import json
 import re
 from dataclasses import replace
 from urllib.parse import quote
@@ -417,6 +418,25 @@ def test_names_that_are_markup_are_shown_as_text(page, tmp_path):
     assert page.locator("#viewer-title").inner_text() in EVIL
     assert page.locator("main b, main i:not(.rail-bar i), [onmouseover], img[src=x]").count() == 0
     assert asked == []
+
+
+def test_labels_without_photos_are_left_out_and_counted(page, tmp_path):
+    graph = made_up_graph(900, (("family", 30),), 0)
+    run = make_run(tmp_path / "run", graph, 20, similar=False)
+    details = run / "evaluations" / "test" / "details.json"
+    about = json.loads(details.read_text(encoding="utf-8"))
+    about["training"]["fine"] = [0] * 890 + [3] * 10
+    details.write_text(json.dumps(about), encoding="utf-8")
+    write_report([run], tmp_path / "report.html")
+    page.goto((tmp_path / "report.html").as_uri())
+    said = page.locator("#classes-count").inner_text()
+    left = int(re.fullmatch(r"(\d+) classes; (\d+) without photos left out", said)[2])
+    assert left == 900 - int(said.split()[0]) > 500
+    page.locator("#classes-search").fill("fine 899")
+    assert page.locator("#classes-table tbody tr").first.inner_text().startswith("fine 899")
+    page.locator("#pairs button").first.click()
+    names = page.locator("#viewer-title").inner_text()
+    assert re.fullmatch(r"true: fine \d+, answered: fine \d+", names)
 
 
 @pytest.mark.slow

@@ -76,7 +76,8 @@ function drawClasses() {
     el(one.head ? "th" : "td", one.head ? { scope: "row" } : { class: one.number ? "num" : null }, one.cell(row)))))));
   [...table.tHead.rows[0].cells].forEach((cell, place) => (
     cell.setAttribute("aria-sort", place === column ? (up ? "ascending" : "descending") : "none")));
-  document.getElementById("classes-count").textContent = plural(found.length, "class", "classes");
+  document.getElementById("classes-count").textContent = plural(found.length, "class", "classes")
+    + (page.leftOut ? `; ${page.leftOut.toLocaleString("en")} without photos left out` : "");
   document.getElementById("classes-more").hidden = found.length <= classes.shown;
   document.getElementById("classes-paper").textContent = leftOut(found.length - classes.shown, "class", "classes");
 }

@@ -30,6 +30,7 @@ function unpackRun(run) {
 
 const page = raw && {
   fine: raw.fine,
+  leftOut: raw.leftOut,
   kinds: raw.kinds.map((kind) => ({
     ...kind, parents: unpack(kind.parents), truth: unpack(kind.truth), order: unpack(kind.order),
   })),

@@ -1,6 +1,7 @@
 """The data that the page of a report works with: answers to single photos, small pictures, orders of labels.
 
-It stands in the page as JSON; long columns are packed as base64 of little-endian numbers, so that ten thousand labels
+Of labels, those that are shown are kept, by numbers of their own (shown_labels.py). It stands in the page as JSON; long
+columns are packed as base64 of little-endian numbers, so that ten thousand labels
 or photos are read in a moment. Nothing in it can end the element that it stands in. Cost: linear in photos x kinds.
 
 Its pictures are one of each photo, and training photos of classes that are taken for each other. A photo answered
@@ -24,6 +25,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.evaluation.photo_pack import CLOSE_BYTES
 from finegraph.reports.comparison import widest_graph
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
+from finegraph.reports.page.shown_labels import ShownLabels, renumbered_sure, shown_fine, shown_of_kind
 from finegraph.reports.run_results import RunResults
 
 MAX_KINDS = 400
@@ -59,76 +61,83 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
     }
     by_confusion = order_by_confusion(truth, judge["predicted"], len(graph))
     training = runs[other].about.get("training")
+    train = None if training is None else np.array(training["fine"], dtype=np.int64)
+    pictures = training_picture_files(runs[other])
+    fine = shown_fine(runs, truth, [*pictures, *([] if train is None else np.flatnonzero(train).tolist())])
+    shown = {kind: shown_of_kind(runs, graph, kind, fine) for kind in kinds}
     return {
-        "fine": list(graph.fine),
+        "fine": fine.names(graph.fine),
+        "leftOut": len(graph) - len(fine),
         "kinds": [
             {
                 "name": kind,
-                "labels": list(graph.labels(kind)),
-                "parents": packed(first_parents(graph, kind)),
-                "truth": packed(kinds_true[:, place]),
-                "order": packed(kind_orders[kind]),
+                "labels": shown[kind].names(graph.labels(kind)),
+                "parents": packed(shown[kind].renumbered(first_parents(graph, kind)[fine.numbers])),
+                "truth": packed(shown[kind].renumbered(kinds_true[:, place])),
+                "order": packed(shown[kind].ordered(kind_orders[kind])),
             }
             for place, kind in enumerate(kinds)
         ],
         "orders": {
-            "coarse": packed(order_by_coarse(graph, by_confusion, kind_orders)),
-            "confusion": packed(by_confusion),
+            "coarse": packed(fine.ordered(order_by_coarse(graph, by_confusion, kind_orders))),
+            "confusion": packed(fine.ordered(by_confusion)),
         },
-        "truth": packed(truth),
-        "train": None if training is None else packed(np.array(training["fine"], dtype=np.int64)),
+        "truth": packed(fine.renumbered(truth)),
+        "train": None if train is None else packed(train[fine.numbers]),
         "trainOf": runs[other].name if len(runs) > 1 else "",
         "names": short_names(first.photos),
         "pictures": page_pictures(runs, other),
-        "training": training_picture_files(runs[other]),
-        "runs": [_run(run, first, kinds) for run in runs],
+        "training": {str(fine.places[number]): photos for number, photos in pictures.items()},
+        "runs": [_run(run, first, fine, shown) for run in runs],
         "baseline": baseline,
         "other": other,
     }
 
 
-def _run(run: RunResults, first: RunResults, kinds: Sequence[str]) -> dict[str, Any]:
+def _run(run: RunResults, first: RunResults, fine: ShownLabels, kinds: Mapping[str, ShownLabels]) -> dict[str, Any]:
     """The answers of a run; kinds that it does not have, or with other labels, are null."""
     arrays, graph_of_run = run.arrays, run.graph
-    places = [
-        graph_of_run.kinds.index(kind)
+    places = {
+        kind: graph_of_run.kinds.index(kind)
         if kind in graph_of_run.kinds and graph_of_run.labels(kind) == first.graph.labels(kind)
         else None
         for kind in kinds
-    ]
+    }
+    of_levels = {place + 1: kinds[kind] for kind, place in places.items() if place is not None}
+    sure = renumbered_sure(run, {0: fine, **of_levels})
     return {
         "name": run.name,
         "head": run.head,
         "sources": ["fine", *run.graph.kinds, *run.graph.numbers],
-        "predicted": packed(arrays["predicted"]),
+        "predicted": packed(fine.renumbered(arrays["predicted"])),
         "logProb": packed(arrays["log_prob"].astype(np.float32)),
         "rank": packed(arrays["rank"]),
-        "top": packed(arrays["top_labels"]),
+        "top": packed(fine.renumbered(arrays["top_labels"])),
         "topProbability": packed_shares(arrays["top_probabilities"]),
         "places": int(arrays["top_labels"].shape[1]),
         "kinds": [
             None
             if place is None
             else {
-                "predicted": packed(arrays["kinds_predicted"][:, place]),
+                "predicted": packed(kinds[kind].renumbered(arrays["kinds_predicted"][:, place])),
                 "probability": packed_shares(arrays["kinds_probability"][:, place]),
                 "right": packed(arrays["kinds_right"][:, place]),
             }
-            for place in places
+            for kind, place in places.items()
         ],
         "sure": {
             "level": packed(arrays["sure_level"]),
-            "label": packed(arrays["sure_label"]),
+            "label": packed(sure["label"]),
             "probability": packed_shares(np.nan_to_num(arrays["sure_probability"])),
-            "ranges": _ranges(arrays),
+            "ranges": _ranges(sure),
         },
         "explained": _explained(run),
     }
 
 
-def _ranges(arrays: Mapping[str, Array]) -> dict[str, list[float]]:
+def _ranges(sure: Mapping[str, Array]) -> dict[str, list[float]]:
     """The ends of the sure answers that are ranges, by row; evaluations of earlier versions have none."""
-    low, high = (arrays.get(f"sure_{end}") for end in ("low", "high"))
+    low, high = (sure.get(end) for end in ("low", "high"))
     if low is None or high is None:
         return {}
     return {str(row): [float(low[row]), float(high[row])] for row in np.flatnonzero(~np.isnan(low)).tolist()}
@@ -225,13 +234,13 @@ def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
     return [data_address(pictures[row]) or "" if pictures[row] else "" for row in range(len(runs[0].photos))]
 
 
-def training_picture_files(run: RunResults) -> dict[str, list[dict[str, Any]]]:
+def training_picture_files(run: RunResults) -> dict[int, list[dict[str, Any]]]:
     """Training photos of fine labels, by the number of the label: the address of each picture, and its file."""
     numbers = {label: number for number, label in enumerate(run.graph.fine)}
-    listed: dict[str, list[dict[str, Any]]] = {}
+    listed: dict[int, list[dict[str, Any]]] = {}
     for place, photo in enumerate(run.about.get("training_photos") or []):
         picture = data_address(run.training.get(place))
         if picture is not None and photo["label"] in numbers:
-            photos_of_label = listed.setdefault(str(numbers[photo["label"]]), [])
+            photos_of_label = listed.setdefault(numbers[photo["label"]], [])
             photos_of_label.append({"picture": picture, "name": photo["path"].replace("\\", "/").rsplit("/", 1)[-1]})
     return listed

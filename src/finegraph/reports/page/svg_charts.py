@@ -30,6 +30,8 @@ _CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
 MARKS = ("circle", *_CORNERS)
 """The forms of marks. There are more of them than colours, and their numbers share no factor: of 42 lines no two have
 the same colour and mark."""
+MAX_POINTS = 2000
+"""The largest number of points of an outline; two for each unit of its width."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,10 @@ def profile(counts: Sequence[float], alt: str) -> str:
     ordered = sorted(counts, reverse=True)
     # Thousands of bars are one outline: the page stays small, and the gaps would be invisible.
     if step < 3.0:
+        last, points = len(ordered) - 1, min(len(ordered), MAX_POINTS)
         path = " ".join(
-            f"L{n(LEFT + number * step)},{n(bottom - inner * count / top)}" for number, count in enumerate(ordered)
+            f"L{n(LEFT + number * step)},{n(bottom - inner * ordered[number] / top)}"
+            for number in (round(last * point / (points - 1)) for point in range(points))
         )
         parts.append(f'<path class="area" d="M{n(LEFT)},{n(bottom)} {path} L{n(wide - RIGHT)},{n(bottom)} Z"/>')
     else:
