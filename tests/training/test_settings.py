@@ -9,7 +9,7 @@ from finegraph.errors import SettingsError, UnknownNameError
 from finegraph.nn.backbones.build import member_names
 from finegraph.training.recipes import RECIPES, Recipe
 from finegraph.training.records.run_folder import RunFolder
-from finegraph.training.settings import QUALITIES, TrainSettings, read_settings, setting_type
+from finegraph.training.settings import QUALITIES, TrainSettings, check_used, read_settings, setting_type
 
 ALL = {one.name: one for one in dataclasses.fields(TrainSettings)}
 
@@ -38,8 +38,11 @@ def test_every_range_is_kept(name):
     least, below = ALL[name].metadata["least"], ALL[name].metadata["below"]
     wrong = [least - 1] if kind is int else [least - 0.001, math.nan, math.inf, -math.inf]
     wrong += [] if below is None else [kind(below)]
+    what = f"a finite number of at least {least}"
+    if kind is int:
+        what = f"a whole number of at least {least}" if below is None else f"a whole number from {least} to {below - 1}"
     for value in wrong:
-        with pytest.raises(SettingsError, match=rf"^{name}: expected a finite number of at least {least}"):
+        with pytest.raises(SettingsError, match=rf"^{name}: expected {what}"):
             given(**{name: value})
     assert getattr(given(**{name: kind(least)}), name) == least
 
@@ -184,3 +187,6 @@ def test_a_quality_stands_for_networks():
     assert again.resolve() == resolved[1]
     with pytest.raises(SettingsError, match=r"quality: best is the network .*, and network is vgg16; give one"):
         TrainSettings(quality="best", network="vgg16")
+    with pytest.raises(SettingsError, match="and network is efficientnet_lite0; give one of the two"):
+        check_used({"quality": "best", "network": "efficientnet_lite0"})  # the default network, but asked for by name
+    check_used({"quality": "fast", "network": "efficientnet_lite0"})

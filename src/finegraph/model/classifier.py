@@ -75,9 +75,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
             each class: everything is chosen by the data, and probabilities come out calibrated. It refuses `l2`,
             `coarse_ratio`, `laplacian`, `kind_weight`, `grid`, `max_iter` and `tolerance`, which mean nothing to it,
-            and makes nothing of `cv` and `standardize`.
+            and makes nothing of `cv` and `standardize`: it takes features as they are.
             `"auto"` takes the one under which held-out samples are more likely, both on standardised features; and
-            descent where another of these is set or `kind_targets` are given.
+            descent where another of these is set or `kind_targets` are given. So a closed form that `"auto"` took is
+            not that of `"prototypes"`, unless `standardize` is `"together"` or False.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
         coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a sixteenth
             of the number of kinds.
@@ -85,7 +86,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kind_weight: the weight of each kind's term in the loss; by default 1 / kinds for the bipartite head and 0 for
             softmax. The paper has 1.
         standardize: whether features are first brought to mean 0 and variance 1, each for itself; or `"together"` for
-            one scale for all, which keeps what their sizes say: the better choice for the features of a network.
+            one scale for all, which keeps what their sizes say: the better choice for the features of a network. The
+            closed form whitens features, but shrinks towards axes of one size, so units matter to it too: with each
+            for itself it has a top-1 of 93.0 instead of 73.9 on wine, and 86.7 instead of 87.9 on digits.
         cv: how to choose strengths by cross-validation: a number of folds; `"auto"` for 5 folds, or where no class has
             two samples for the strengths as given, with a warning; a scikit-learn splitter; or pairs of (train, test)
             indices. None takes the strengths as given.

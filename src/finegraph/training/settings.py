@@ -332,6 +332,11 @@ _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
 def check_settings_used(given: Mapping[str, Any]) -> None:
     """Raise if a setting is given that would have no effect, as epochs have none when only the head is tuned."""
+    quality, network = given.get("quality"), given.get("network")
+    if quality in QUALITIES and network not in (None, QUALITIES[quality]):
+        raise SettingsError(
+            f"quality: {quality} is the network {QUALITIES[quality]}, and network is {network}; give one of the two"
+        )
     tune = given.get("tune", "head")
     recipe = RECIPES[given.get("recipe", TrainSettings.recipe)]
     starts_fitted = given.get("start", recipe.start) == "fitted"
@@ -405,8 +410,12 @@ def _checked(name: str, value: Any, metadata: Mapping[str, Any]) -> Any:
     least, below = metadata["least"], metadata["below"]
     upper = math.inf if below is None else below
     if least is not None and not least <= value < upper:
-        limits = f"at least {least}" + (f" and below {below}" if below is not None else "")
-        raise SettingsError(f"{name}: expected a finite number of {limits}, got {value!r}")
+        limits = f"a finite number of at least {least}" + (f" and below {below}" if below is not None else "")
+        if kind is int:
+            limits = f"a whole number of at least {least}"
+            if below is not None:
+                limits = f"a whole number from {least} to {below - 1}"
+        raise SettingsError(f"{name}: expected {limits}, got {value!r}")
     return value
 
 

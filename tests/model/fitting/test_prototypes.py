@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sklearn.datasets import load_iris
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model.fitting import prototype_strengths, shared_samples
 from finegraph.model.fitting.alike_folds import alike_folds
-from finegraph.model.fitting.class_means import LinkMatrices, class_means, solve_effects
+from finegraph.model.fitting.class_means import LinkMatrices, class_means, score_factors, solve_effects
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 
 SIZE = 24
@@ -326,3 +327,32 @@ def test_labels_without_samples_attract_as_many_photos_as_held_out_classes_suppo
     assert shares[1:] == sorted(shares[1:], reverse=True)
     assert likelihoods[fit.strengths.unseen_share] > max(likelihoods.values()) - 0.01
     assert likelihoods[0.75] < max(likelihoods.values()) - 0.1
+
+
+def test_a_label_without_samples_leaves_those_of_its_only_sibling_alone():
+    """Its mean is long there and points the same way, so that it took all of them."""
+    features, targets = (torch.from_numpy(part) for part in load_iris(return_X_y=True))
+    parents = {"setosa": "a", "versicolor": "b", "virginica": "b", "unseen": "a"}
+    graph = fg.LabelGraph.from_table({label: {"k": parent} for label, parent in parents.items()})
+    fit = fit_prototypes(features, targets, graph)
+    free = fit_prototypes(features, targets, graph, strengths=replace(fit.strengths, unseen_reach=0.0))
+    taken = [int((one.head(one.scaling(features)).log_probs().argmax(dim=1) == 3).sum()) for one in (fit, free)]
+    assert taken[0] < 10 < 40 < taken[1]
+
+
+def test_classes_keep_samples_near_their_means_from_labels_without_any():
+    generator = torch.Generator().manual_seed(0)
+    means = torch.randn(9, 6, generator=generator).double()
+    means[6:] = means[:3] * torch.tensor([[1.0], [1.5], [3.0]])  # three labels without samples
+    counts = torch.tensor([8.0] * 6 + [0.0] * 3).double()
+    for reach in (0.3, 2.0):
+        factors, bias = score_factors(means, counts, 0.2, reach)
+        weights = factors[:, None] * means
+        for label in range(6):
+            for other in range(6, 9):
+                away = torch.nn.functional.normalize(weights[other] - weights[label], dim=0)
+                scores = weights @ (means[label] + reach * away) + bias  # as near to the other as samples there are
+                assert scores[other] <= scores[label] + 1e-9
+    factors, bias = score_factors(means, counts, 0.2)
+    scores = factors * (means @ means[1]) + bias
+    assert scores[7] > scores[1] + 0.1  # it would not without

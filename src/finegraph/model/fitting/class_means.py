@@ -37,6 +37,8 @@ MAX_DENSE_LABELS = 1500
 """Up to this many fine labels the system is solved as a dense matrix."""
 _DIRECTIONS = 32
 """How many directions of the features are solved together if there are many fine labels."""
+_MAX_PAIRS = 1 << 22
+"""Up to this many pairs of a label without samples and one with some are compared."""
 FREE_MEAN = 10.0
 """The prior variance of mu_0, as a multiple of that of the class means: large, so that it is free."""
 _LENGTH_COUNT = 5.0
@@ -208,7 +210,10 @@ def class_means(links: LinkMatrices, effects: MeanComponents) -> Float[Tensor, "
 
 
 def score_factors(
-    means: Float[Tensor, "fine feature"], counts: Float[Tensor, " fine"], unseen_share: float = 0.0
+    means: Float[Tensor, "fine feature"],
+    counts: Float[Tensor, " fine"],
+    unseen_share: float = 0.0,
+    unseen_reach: float = 0.0,
 ) -> tuple[Float[Tensor, " fine"], Float[Tensor, " fine"]]:
     """The factor of each class mean in the score of its class, and the bias of the score.
 
@@ -219,12 +224,16 @@ def score_factors(
         score_i = (L / |mean_i|)^w mean_i' z - ((1 - w) |mean_i|^2 + w L^2) / 2          w = n_i / (n_i + 5)
 
     The mean of a label without samples comes from its parents alone. It is short, so every photo would be near it. Its
-    bias therefore moves towards that of means of length L, by a share that held-out classes choose.
+    bias therefore moves towards that of means of length L, by a share that held-out classes choose. Where its parents
+    have one other child, it may also be long and point to the mean of that child, whose samples it would take. So its
+    bias is at most such that each class with samples keeps them around its own mean, as far as `unseen_reach`.
 
     Args:
         means: the class means.
         counts: how many samples each fine label has.
         unseen_share: w in the bias of labels without samples.
+        unseen_reach: how far from its mean a class keeps samples against a label without any; 0 to let them compete
+            freely, as with very many pairs of both.
     """
     squares = torch.linalg.vecdot(means, means)
     seen = counts > 0
@@ -233,6 +242,11 @@ def score_factors(
     stretch = (typical / torch.where(squares > 0, squares, 1.0)).pow(0.5 * share)
     share = torch.where(seen, share, unseen_share)
     bias = -0.5 * ((1.0 - share) * squares + share * typical)
+    if unseen_reach and 0 < int(seen.sum()) * int((~seen).sum()) <= _MAX_PAIRS:
+        weights, highest = stretch[seen, None] * means[seen], bias[seen]
+        highest = highest + torch.linalg.vecdot(weights, means[seen]) - means[~seen] @ means[seen].t()
+        highest -= unseen_reach * torch.cdist(means[~seen], weights)
+        bias[~seen] = torch.minimum(bias[~seen], highest.amin(dim=1))
     return stretch, bias - bias.max()
 
 

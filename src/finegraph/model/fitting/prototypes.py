@@ -385,7 +385,7 @@ def _head(
 ) -> BipartiteHead | SoftmaxHead:
     """The head with these effects. Effects of kinds that are not linear in their rows go to the fine labels."""
     means, sharpness = class_means(links, effects), strengths.factor
-    factors, bias = score_factors(means, counts, strengths.unseen_share)
+    factors, bias = score_factors(means, counts, strengths.unseen_share, strengths.unseen_reach)
     with torch.random.fork_rng(devices=[]):  # new layers draw weights; the caller's generator must not advance
         head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}

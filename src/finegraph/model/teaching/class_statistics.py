@@ -41,6 +41,7 @@ class ClassStatistics:
         strength: what scores are multiplied by.
         doubt: that of the head.
         unseen_share: that of `score_factors`, for fine labels without photos.
+        unseen_reach: that of `score_factors`.
         head: which head the fit made.
         views: how many views of each photo counted as one; photos that are taught get as many.
         scales: per number that class means depend on, what is 0 and what is 1 among its values.
@@ -61,6 +62,7 @@ class ClassStatistics:
     potentials: ValuePotentials | None = None
     doubt: float = 0.0
     unseen_share: float = 0.0
+    unseen_reach: float = 0.0
 
     @classmethod
     def of_fit(
@@ -102,6 +104,7 @@ class ClassStatistics:
             potentials=fit.potentials,
             doubt=fit.head.doubt,
             unseen_share=fit.strengths.unseen_share,
+            unseen_reach=fit.strengths.unseen_reach,
         )
 
     @property
@@ -121,7 +124,7 @@ class ClassStatistics:
     def head_of(self, graph: LabelGraph, links: LinkMatrices, effects: MeanComponents) -> BipartiteHead | SoftmaxHead:
         """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
         means = self._class_means(links, effects)
-        factors, bias = score_factors(means, self.counts, self.unseen_share)
+        factors, bias = score_factors(means, self.counts, self.unseen_share, self.unseen_reach)
         with torch.device("meta"):  # no weights are drawn that would be overwritten
             head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
         plain = {kind.name for kind in head.tensors.kinds if kind.plain}
@@ -196,6 +199,7 @@ class ClassStatistics:
             **({} if self.views == 1 else {"views": self.views}),
             **({"doubt": self.doubt} if self.doubt else {}),
             **({"unseen_share": self.unseen_share} if self.unseen_share else {}),
+            **({"unseen_reach": self.unseen_reach} if self.unseen_reach else {}),
         }
         tensors = {"counts": self.counts, "sums": self.sums}
         if self.variances.numbers:
@@ -226,7 +230,7 @@ class ClassStatistics:
             strength, head, views = float(facts["strength"]), facts["head"], facts.get("views", 1)
             scales = {name: (float(facts["scales"][name][0]), float(facts["scales"][name][1])) for name in numbers}
             share, doubt = float(facts.get("share", 0.0)), float(facts.get("doubt", 0.0))
-            unseen_share = float(facts.get("unseen_share", 0.0))
+            unseen_share, unseen_reach = (float(facts.get(name, 0.0)) for name in ("unseen_share", "unseen_reach"))
             pulls = _values_from(ValuePulls, "pulls", tensors, facts, graph)
             potentials = _values_from(ValuePotentials, "potentials", tensors, facts, graph)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -239,7 +243,7 @@ class ClassStatistics:
             and bool(torch.isfinite(counts).all() and torch.isfinite(sums).all() and (counts >= 0).all())
             and all(
                 0.0 <= value < float("inf")
-                for value in (variances.own, share, doubt, *kinds.values(), *numbers.values())
+                for value in (variances.own, share, doubt, unseen_reach, *kinds.values(), *numbers.values())
             )
             and all(math.isfinite(centre) and 0.0 < width < math.inf for centre, width in scales.values())
             and all(one is None or one.weight.shape[1] == sums.shape[1] for one in (pulls, potentials))
@@ -265,6 +269,7 @@ class ClassStatistics:
             potentials=potentials,
             doubt=doubt,
             unseen_share=unseen_share,
+            unseen_reach=unseen_reach,
         )
 
 

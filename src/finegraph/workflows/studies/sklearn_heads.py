@@ -1,19 +1,20 @@
 """Classifiers of scikit-learn as heads of a study: rivals from outside, tuned on the same photos as often.
 
     sklearn-logistic        LogisticRegression; the N strengths of softmax
-    sklearn-discriminant    LinearDiscriminantAnalysis with a shrunk covariance; N / 4 shrinkages x 4 temperatures
+    sklearn-discriminant    LinearDiscriminantAnalysis with a shrunk covariance; N / 4 shrinkages
 
 Discriminant analysis takes directions of features for independent, so that it is far too sure. Chosen by likelihood as
-it is, it would be held back by that alone; scores divided by a temperature make it a fair rival.
+it is, it would be held back by that alone; scores divided by a temperature make it a fair rival. For each shrinkage it
+is the one under which the validation photos are most likely; one number, found by golden sections, is no setting.
 
 Both know the classes that have photos. Other fine labels get a tiny probability, so that likelihoods stay finite.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib.util import find_spec
-from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -22,16 +23,21 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
+from finegraph.model.fitting.prototype_strengths import golden_maximum
 from finegraph.workflows.studies.closed_form_heads import shrinkages
 from finegraph.workflows.studies.fitted_head import Fitted, HeadAnswer, with_implied
 from finegraph.workflows.studies.photo_sets import PhotoMatrices
 
 LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"
-TEMPERATURES = (1.0, 4.0, 16.0, 64.0)
+TEMPERATURES = (0.25, 4096.0)
+"""Between which temperatures the best one is looked for. With two photos of each class it is above 64 at times."""
+_PER_SHRINKAGE = 4
+"""How many settings a shrinkage counts as: each takes a fit of its own and a temperature."""
 MIN_LOG_PROB = -30.0
 """The log probability of fine labels without a photo, and of all that scikit-learn rounds to 0."""
 
@@ -95,7 +101,7 @@ def fit_discriminant(graph: LabelGraph, train: PhotoMatrices, val: PhotoMatrices
         graph: with all kinds that are measured.
         train: what to fit.
         val: what to choose on.
-        count: how many pairs of shrinkage and temperature to try.
+        count: how many settings to try, of which a shrinkage with its temperature counts as four.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -103,14 +109,32 @@ def fit_discriminant(graph: LabelGraph, train: PhotoMatrices, val: PhotoMatrices
         # scikit-learn's is the share of the mean eigenvalue; ours is its ratio to the rest.
         return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage / (1.0 + shrinkage)).fit(*_arrays(train))
 
-    fits = {one: made(one) for one in shrinkages(count // len(TEMPERATURES))}
-    tried = list(product(fits, TEMPERATURES))
-    scores = [_likelihood(_Classes(graph, fits[one], temperature), val) for one, temperature in tried]
-    shrinkage, temperature = tried[int(np.argmax(scores))]
+    tried = {}
+    for one in shrinkages(count // _PER_SHRINKAGE):
+        fit = made(one)
+        found = _likely_temperature(fit, val)
+        tried[one] = (_likelihood(_Classes(graph, fit, found), val), found)
+    shrinkage = max(tried, key=lambda one: tried[one][0])
+    temperature = tried[shrinkage][1]
     began = perf_counter()
-    fitted = Fitted(_Classes(graph, made(shrinkage), temperature), len(tried))
+    fitted = Fitted(_Classes(graph, made(shrinkage), temperature), count)
     fitted.add(DISCRIMINANT, {"shrinkage": shrinkage, "temperature": temperature}, perf_counter() - began)
     return fitted
+
+
+def _likely_temperature(fit: Estimator, val: PhotoMatrices) -> float:
+    """The temperature under which those validation photos are most likely whose class it knows."""
+    known = np.asarray(fit.classes_)
+    own = np.isin(val.target.numpy(), known)
+    if not own.any():
+        return 1.0
+    scores = torch.from_numpy(_scores(fit.decision_function(val.fine.numpy()[own])))
+    places = torch.from_numpy(np.searchsorted(known, val.target.numpy()[own]))
+
+    def likelihood(place: float) -> float:
+        return -float(cross_entropy(scores / math.exp(place), places))
+
+    return math.exp(golden_maximum(likelihood, *(math.log(end) for end in TEMPERATURES)))
 
 
 class _Classes:
