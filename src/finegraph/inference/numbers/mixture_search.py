@@ -31,8 +31,8 @@ _DIVISIONS, _MAX_STEPS = 16, 40
 """The number of parts an interval is divided into in each step, and the maximum number of steps."""
 PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Starting points of the search for shortest intervals, in standard deviations from the mean of a component."""
-_TAIL_PLACES = (-10.0, -6.0, -4.0, 4.0, 6.0, 10.0)
-"""More places, so that what is searched for between two of them is found in a few steps."""
+_TAIL_PLACES, _MAX_TAILS = (-10.0, -6.0, -4.0, 4.0, 6.0, 10.0), 8
+"""More places around so many components, the most probable ones: between places that are near, few steps suffice."""
 _MAX_CENTRES = 64
 """The search starts around this many components, the most probable ones."""
 _EVEN = 255
@@ -261,7 +261,9 @@ class MixtureSearch:
         """The starting points of the search, sorted; and the starts of the intervals that begin or end at the cut."""
         heavy = self.weights.topk(min(_MAX_CENTRES, self.weights.shape[1]), dim=1).indices
         mean, deviation = self.mean.gather(1, heavy).unsqueeze(2), self.deviation.gather(1, heavy).unsqueeze(2)
-        places = (mean + deviation * self.mean.new_tensor(PLACES + _TAIL_PLACES)).flatten(start_dim=1)
+        tails = mean[:, :_MAX_TAILS] + deviation[:, :_MAX_TAILS] * self.mean.new_tensor(_TAIL_PLACES)
+        places = (mean + deviation * self.mean.new_tensor(PLACES)).flatten(start_dim=1)
+        places = torch.cat([places, tails.flatten(start_dim=1)], dim=1)
         if self.mean.shape[1] > _MAX_CENTRES:
             # The tails may be those of components that are not among these.
             reach = 4.0 * self.deviation
