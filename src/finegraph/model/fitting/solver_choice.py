@@ -198,7 +198,7 @@ def _compare(
 
 
 def errors_of_chance(groups: int) -> float:
-    """How many standard errors of so many groups a lead has by chance, as rarely as two of very many groups.
+    """How many standard errors a lead has by chance with this number of groups, as rarely as two with very many.
 
     The quantile of Student's t, by the expansion of Cornish and Fisher for 2; with three groups it is 4 % too small.
     """
