@@ -8,6 +8,7 @@ from PIL import Image
 
 import finegraph as fg
 import tiny_classifier as tiny
+from finegraph.cli.prediction_text import percent
 from finegraph.graph import Number
 from taught_classifier import fitted, photo_of
 
@@ -39,7 +40,7 @@ def test_a_lesson_and_its_undo(finegraph, model, photo):
     chances = [{one.label: one.probability for one in found.top} for found in (before, after)]
     for line in rows:
         label = next(name for name in chances[0] if line.startswith(name))
-        assert line.split()[4:8] == [word for some in chances for word in (f"{100 * some[label]:.1f}", "%")]
+        assert line.split()[4:6] == [percent(some[label]) for some in chances]
     lesson = first.rpartition(" ")[2].rstrip(")")
 
     listed = finegraph("teach", model, "--list")
@@ -84,12 +85,22 @@ def test_a_new_label_without_a_photo(finegraph, model):
     assert fg.load(model).graph.fine[-2:] == ("egg rice @ A", "a riddle")
 
 
+def test_a_new_coarse_label_that_looks_like_a_known_one_is_noted(finegraph, model):
+    outcome = finegraph("teach", model, "soup @ A", "--parent", "dish=kung poa", "--parent", "restaurant=Ritz")
+    assert outcome.code == 0
+    assert "New dish: kung poa (near 'kung pao')" in outcome.out
+    assert "New restaurant: Ritz\n" in outcome.out
+    (lesson,) = fg.load(model).lessons
+    assert f"If a known label was meant, take the lesson back: --forget {lesson.id}" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "expected one of LABEL, --from, --forget and --list, got none"),
         (("--list", "--new"), "--parent and --new are about a new LABEL, not about --list"),
         (("x", "--list"), "got LABEL and --list"),
+        (("egg rice @ B", "--new"), "the model knows it already; leave --new out"),
         (("riddle",), "to add it, say which coarse labels it has"),
         (("x", "--parent", "dish"), "expected kind=label"),
         (("egg rise @ B", "nowhere.jpg"), "nowhere.jpg: there is no such file"),

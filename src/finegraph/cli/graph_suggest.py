@@ -143,7 +143,7 @@ def _labels(one: KindSuggestion) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
+    return "" if share is None else f"{share:.0%}"
 
 
 def _sure_now(now: Mapping[str, float | None]) -> str:

@@ -60,7 +60,7 @@ def print_prediction(
                 f"(score {prediction.unknown.score:.3g}, above {prediction.unknown.threshold:.3g}).",
             )
         )
-    answers = [(answer.label, _percent(answer.probability), _bar(out, answer)) for answer in prediction.top]
+    answers = [(answer.label, percent(answer.probability), _bar(out, answer)) for answer in prediction.top]
     _print_rows(out, answers, right=1)
     kinds = [*kind_lines(prediction.kinds), *((name, str(answer)) for name, answer in prediction.numbers.items())]
     if kinds:
@@ -91,7 +91,7 @@ def kind_lines(kinds: Mapping[str, Sequence[Answer]]) -> list[tuple[str, str]]:
             groups.setdefault(group, {})[part] = yes
             lines[group] = ""  # keeps the place of the group's first kind
         elif yes is not None:
-            lines[name] = f"{'yes' if yes >= 0.5 else 'no'} {_percent(max(yes, 1 - yes))}"
+            lines[name] = f"{'yes' if yes >= 0.5 else 'no'} {percent(max(yes, 1 - yes))}"
         else:
             shown = [answer for number, answer in enumerate(answers) if not number or answer.probability >= _SHOWN]
             lines[name] = _listed([(answer.label, answer.probability) for answer in shown[:_MAX_IN_LINE]])
@@ -129,7 +129,7 @@ def _sure_words(
         return f"Nothing more exact than what is given is sure at a risk of {risk}."
     if prediction.contradicts_photo:
         best = prediction.top[0]
-        return f"If {_given_words(given)}, then it is {best.label} ({_percent(best.probability)})."
+        return f"If {_given_words(given)}, then it is {best.label} ({percent(best.probability)})."
     if sure.kind is None:
         what = f"it is {sure.label}"
     elif (sure.kind, sure.label) in groups:
@@ -138,7 +138,7 @@ def _sure_words(
         what = f"{_kind_words(sure.kind)}: {sure.label}"
     else:
         what = f"the {sure.kind} is {sure.label}"
-    return f"Sure at a risk of {risk}: {what} ({_percent(sure.probability)})."
+    return f"Sure at a risk of {risk}: {what} ({percent(sure.probability)})."
 
 
 def _group_answer(kind: str, label: str, members: Sequence[str]) -> str:
@@ -156,7 +156,7 @@ def _effect_words(question: Question) -> str:
     """The expected effect of the answer to a question."""
     if question.settles >= _SHOWN:
         return f"settles it in {question.settles:.0%} of cases"
-    return f"the best label then has {_percent(question.after)} rather than {_percent(question.before)}, on average"
+    return f"the best label then has {percent(question.after)} rather than {percent(question.before)}, on average"
 
 
 def _given_words(given: Mapping[str, Sequence[str]]) -> str:
@@ -247,10 +247,10 @@ def _bar(out: Console, answer: Answer) -> str:
 
 
 def _listed(pairs: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{label} {_percent(probability)}" for label, probability in pairs)
+    return ", ".join(f"{label} {percent(probability)}" for label, probability in pairs)
 
 
-def _percent(probability: float) -> str:
+def percent(probability: float) -> str:
     """A probability in percent; 0 % and 100 % only if it is exactly that."""
     if 0.999 < probability < 1.0 - 1e-9:
         return ">99.9%"

@@ -78,8 +78,8 @@ def suggest_photos(
         (
             suggestion.path,
             suggestion.guess,
-            f"{100 * suggestion.probability:.0f} %",
-            f"{100 * suggestion.gain:.2f} %",
+            f"{suggestion.probability:.0%}",
+            f"{suggestion.gain:.2%}",
             suggestion.alike or "",
         )
         for suggestion in suggestions

@@ -13,6 +13,7 @@ import typer
 
 from finegraph.cli.exit_codes import UsageError
 from finegraph.cli.failures import CONTINUES, interruptible
+from finegraph.cli.prediction_text import percent
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import UnknownNameError
 
@@ -166,7 +167,11 @@ def _print_result(out: Console, result: TeachResult, copies: int) -> None:
         return
     for kind, labels in result.new_labels.items():
         noun = "fine label" if kind == "fine" else kind
-        out.print(printable(f"New {noun}: {', '.join(labels)}"))
+        near = result.near.get(kind, {})
+        names = [name + (f" (near {', '.join(map(repr, near[name]))})" if name in near else "") for name in labels]
+        out.print(printable(f"New {noun}: {', '.join(names)}"))
+    if result.near:
+        out.print(printable(f"If a known label was meant, take the lesson back: --forget {lesson.id}"))
     if result.changes:
         out.print()
         _print_changes(out, result)
@@ -180,9 +185,9 @@ def _print_changes(out: Console, result: TeachResult) -> None:
     rows = [
         (
             change.photo,
-            f"{_percent(change.label_before)} -> {_percent(change.label_after)}",
-            f"{change.before[0].label}, {_percent(change.before[0].probability)}",
-            f"{change.after[0].label}, {_percent(change.after[0].probability)}",
+            f"{percent(change.label_before)} -> {percent(change.label_after)}",
+            f"{change.before[0].label}, {percent(change.before[0].probability)}",
+            f"{change.after[0].label}, {percent(change.after[0].probability)}",
         )
         for change in result.changes[:_SHOWN]
     ]
@@ -193,11 +198,11 @@ def _print_changes(out: Console, result: TeachResult) -> None:
 
 def _print_change(out: Console, label: str, change: AnswerChange) -> None:
     """The label of the lesson and its relatives for one photo: before and now, as `predict` says them."""
-    rows = [(label, _percent(change.label_before), _percent(change.label_after), "")]
+    rows = [(label, percent(change.label_before), percent(change.label_after), "")]
     for relative in change.relatives:
         if abs(relative.after - relative.before) >= _MIN_MOVE:
             shares = ", ".join(f"{kind} {name}" for kind, name in relative.shares.items())
-            rows.append((relative.label, _percent(relative.before), _percent(relative.after), shares))
+            rows.append((relative.label, percent(relative.before), percent(relative.after), shares))
     print_table(out, (change.photo, "before", "now", "shared with it"), rows, right=(1, 2))
 
 
@@ -208,10 +213,6 @@ def _print_lessons(out: Console, lessons: Sequence[Lesson]) -> None:
         return
     rows = [(lesson.id, lesson.at, lesson.person, lesson.label, str(len(lesson.photos))) for lesson in lessons]
     print_table(out, ("lesson", "at", "person", "label", "photos"), rows, right=(4,))
-
-
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.1f} %"
 
 
 def _login() -> str:

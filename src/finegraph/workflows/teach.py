@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from finegraph.data.photo_decoding import open_photo
-from finegraph.errors import DataError, InputError, unknown_name
+from finegraph.errors import DataError, InputError, near_matches, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.number_cells import number_cell
@@ -34,12 +34,14 @@ class TeachResult:
         new_labels: by kind, the coarse labels that came with it; `fine` for the label itself.
         changes: how the answers to its photos changed.
         repeated: whether it had been taught, or taken back, before, so that nothing changed now.
+        near: by kind, for each new coarse label the known ones that look like it: it may be one of them, misspelt.
     """
 
     lesson: Lesson
     new_labels: dict[str, tuple[str, ...]]
     changes: tuple[AnswerChange, ...]
     repeated: bool = False
+    near: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON data."""
@@ -48,6 +50,9 @@ class TeachResult:
             "new_labels": {kind: list(labels) for kind, labels in self.new_labels.items()},
             "changes": [change.to_dict() for change in self.changes],
             "repeated": self.repeated,
+            "near": {
+                kind: {label: list(known) for label, known in labels.items()} for kind, labels in self.near.items()
+            },
         }
 
 
@@ -74,7 +79,7 @@ def teach_photos(
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.
-        InputError: the model cannot be taught this.
+        InputError: the model cannot be taught this, or knows a label that is said to be new.
         DataError: a photo that cannot be read.
         LessonError: the lesson cannot be kept.
     """
@@ -82,6 +87,10 @@ def teach_photos(
     for file in files:  # a slip of the pen shows at once, not after the photos before it
         open_photo(file).close()
     classifier = PhotoClassifier.load(model)
+    if new and label in classifier.graph.fine:
+        raise InputError(
+            f"label {label!r}: the model knows it already; leave --new out, or give the new label a new name"
+        )
     row = parse_parents(classifier.graph, parents) if parents or new else None
     before = ModelState.of(classifier)
     lesson = classifier.teach(label, files, parents=row, person=person, lesson_id=lesson_id)
@@ -202,9 +211,15 @@ def taught(classifier: PhotoClassifier, lesson: Lesson, before: ModelState) -> T
     for kind in now.kinds if now != graph else ():
         if labels := tuple(new_label for new_label in now.labels(kind) if new_label not in graph.labels(kind)):
             new[kind] = labels
+    near = {
+        kind: {label: tuple(found) for label in labels if (found := near_matches(label, graph.labels(kind)))}
+        for kind, labels in new.items()
+        if kind != "fine"
+    }
+    near = {kind: found for kind, found in near.items() if found}
     repeated = any((known.id, known.forgotten) == (lesson.id, lesson.forgotten) for known in before.lessons)
     changes = answer_changes(lesson, before.head, classifier.network.head, classifier.temperature)
-    return TeachResult(lesson=lesson, new_labels=new, changes=tuple(changes), repeated=repeated)
+    return TeachResult(lesson=lesson, new_labels=new, changes=tuple(changes), repeated=repeated, near=near)
 
 
 def parse_parents(graph: LabelGraph, texts: Sequence[str]) -> dict[str, object]:

@@ -303,7 +303,8 @@ def fit_variances(
         covariance = fixed + (matrix * found[1:][kind_of_column]) @ matrix.t()
         covariance.diagonal().add_(found[0] + found[1:] @ loose)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
-        step = (shares(inverse @ products @ inverse) / shares(inverse)).sqrt()
+        # What a kind with one label contributes is 0 around the mean; rounding may make it less.
+        step = (shares(inverse @ products @ inverse).clamp_min(0.0) / shares(inverse)).sqrt()
         found = (found * step).clamp_min(1e-9 * spread)
         moving = found > 1e-6 * spread
         if float((step - 1.0).abs()[moving].max() if bool(moving.any()) else 0.0) < tolerance:
