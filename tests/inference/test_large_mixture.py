@@ -34,18 +34,20 @@ def outer(value):
     return (0.5 * value).exp()
 
 
-@pytest.mark.parametrize(("points", "cut"), CASES)
-def test_quantiles_and_intervals_are_those_of_one_search(points, cut):
-    for seed in range(2):
-        whole = MixtureSearch.of(*mixture(seed, 500, points, cut))
-        large = LargeMixture(whole)
-        q = torch.tensor([[0.0, 1e-6, 0.05, 0.5, 0.9, 0.999, 1.0]], dtype=torch.float64)
-        assert torch.allclose(large.quantile(q), whole.quantile(q), rtol=1e-9, atol=1e-9)
-        for probability in (0.5, 0.95):
-            low, high = large.shortest_interval(probability, outer, 0.5)
-            assert (whole.cdf(high) - whole.cdf(low, before=True)).item() >= probability - 1e-11
-            one = whole.shortest_interval(probability, outer, 0.5)
-            assert (outer(high) - outer(low)).item() <= (outer(one[1]) - outer(one[0])).item() * (1 + 1e-3)
+@pytest.mark.parametrize(
+    ("points", "cut"), [pytest.param(*case, marks=() if case[1] is None else pytest.mark.deep) for case in CASES]
+)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_quantiles_and_intervals_are_those_of_one_search(points, cut, seed):
+    whole = MixtureSearch.of(*mixture(seed, 500, points, cut))
+    large = LargeMixture(whole)
+    q = torch.tensor([[0.0, 1e-6, 0.05, 0.5, 0.9, 0.999, 1.0]], dtype=torch.float64)
+    assert torch.allclose(large.quantile(q), whole.quantile(q), rtol=1e-9, atol=1e-9)
+    for probability in (0.5, 0.95):
+        low, high = large.shortest_interval(probability, outer, 0.5)
+        assert (whole.cdf(high) - whole.cdf(low, before=True)).item() >= probability - 1e-11
+        one = whole.shortest_interval(probability, outer, 0.5)
+        assert (outer(high) - outer(low)).item() <= (outer(one[1]) - outer(one[0])).item() * (1 + 1e-3)
 
 
 @pytest.mark.parametrize(("points", "cut"), CASES)

@@ -13,6 +13,7 @@ import pytest
 import tiny
 import torch
 
+import warm_ranks
 from finegraph.data.sources import read_samples
 from finegraph.data.splits import choose_splits
 from finegraph.training.batches import batch_numbers
@@ -25,20 +26,37 @@ FEW = {**ALIKE, "precision": "float64", "batch_size": 2, "epochs": 7}  # batches
 BROKEN = {"epochs": 3, "checkpoint_minutes": 0.0}
 
 
-def start(folder, runs, processes=2):
-    """Start a job in a group of its own."""
+def written(folder, runs):
+    """The file of a job."""
     folder.mkdir(exist_ok=True)
     job = folder / "job.json"
     job.write_text(json.dumps({"runs": runs, "out": str(folder / "out.json")}))
+    return job
+
+
+def around():
+    """The environment of a job."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def results(folder, runs, processes=2):
+    """What a job that comes to its end tells of its runs; its processes need not start, and no torchrun."""
+    done = warm_ranks.run(processes, SCRIPT, [written(folder, runs)], around(), 90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "out.json").read_text())
+
+
+def start(folder, runs, processes=2):
+    """Start a job under torchrun, in a group of its own."""
+    job = written(folder, runs)
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
         command += ["--master-addr", "127.0.0.1", "--master-port", "0", "--rdzv-backend", "c10d"]
         command += ["--rdzv-endpoint", "127.0.0.1:0"]
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.Popen(
         [*command, str(SCRIPT), str(job)],
-        env=variables,
+        env=around(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -109,11 +127,8 @@ def job(photos, killed, tmp_path_factory):
         "bad": run_of(photos["bad"], folder / "runs" / "bad", {"on_bad_file": "skip", "epochs": 2}),
         "nan": run_of(photos["whole"], folder / "runs" / "nan", BROKEN, poison_at=3),
     }
-    process = start(folder, list(runs.values()))
-    text = finish(process)
-    assert process.returncode == 0, text
-    results = json.loads((folder / "out.json").read_text())
-    return {name: (Path(run["path"]), result) for (name, run), result in zip(runs.items(), results, strict=True)}
+    told = results(folder, list(runs.values()))
+    return {name: (Path(run["path"]), result) for (name, run), result in zip(runs.items(), told, strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -222,9 +237,7 @@ def test_the_process_that_writes_may_be_killed_too(photos, job, tmp_path):
     assert process.returncode != 0
     assert time.monotonic() - began < 30
     assert tiny.last(path).step == 5
-    again = start(tmp_path, [run_of(photos["whole"], path, BROKEN, resume=True)])
-    text = finish(again)
-    assert again.returncode == 0, text
+    results(tmp_path, [run_of(photos["whole"], path, BROKEN, resume=True)])
     one, two = tiny.last(job["unbroken"][0]), tiny.last(path)
     for name, tensor in one.tensors.items():
         assert torch.equal(tensor, two.tensors[name]), name

@@ -14,6 +14,7 @@ import tiny
 import torch
 from safetensors.torch import load_file
 
+import warm_ranks
 from finegraph.cli.main import run as finegraph
 
 SCRIPT = Path(__file__).parent / "typed_tiny.py"
@@ -28,10 +29,20 @@ def command(processes, *words):
     return [*start, str(SCRIPT), *map(str, words)]
 
 
+def around(**more):
+    """The environment of a command."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
+
+
 def typed(processes, *words, **variables):
-    """What a command says and how it ends."""
-    around = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **variables}
-    return subprocess.run(command(processes, *words), env=around, capture_output=True, text=True, timeout=180)
+    """What a command under torchrun says and how it ends."""
+    variables = around(**variables)
+    return subprocess.run(command(processes, *words), env=variables, capture_output=True, text=True, timeout=180)
+
+
+def forked(processes, *words, **variables):
+    """The same without torchrun, in processes that need not start."""
+    return warm_ranks.run(processes, SCRIPT, words, around(**variables))
 
 
 def answer(processes, *words, cache=None):
@@ -45,7 +56,7 @@ def answer(processes, *words, cache=None):
     if processes == 1:
         return answer_here(*words, cache=None if cache is None else cache / "0")
     own = {} if cache is None else {"TINY_OWN_CACHES": str(cache)}  # typed_tiny.py adds the number of the process
-    done = typed(processes, *words, "--json", **own)
+    done = forked(processes, *words, "--json", **own)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -96,10 +107,10 @@ def test_a_fault_is_told_once_and_by_name(run, photos, tmp_path):
     bad = [tmp_path / f"{number}.png" for number in range(4)]
     for one in bad[:2]:
         one.write_bytes(b"no photo")
-    done = typed(2, "predict", run, *bad[:2], "--json")
+    done = forked(2, "predict", run, *bad[:2], "--json")
     assert (done.returncode != 0, done.stdout) == (True, "")
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[0]}:") == 1
-    done = typed(2, "predict", run, sorted(photos.parent.glob("*.png"))[0], *bad[2:])  # both are missing
+    done = forked(2, "predict", run, sorted(photos.parent.glob("*.png"))[0], *bad[2:])  # both are missing
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad[2]}:") == 1
     done = typed(2, "predict", run, photos.parent, "--given", "color=red")
     assert done.stderr.count("error:") == done.stderr.count("error: unknown kind 'color'") == 1
@@ -169,7 +180,7 @@ def test_a_photo_that_cannot_be_read_ends_an_index_of_several_processes_once(run
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no photo")
     some = sorted(photos.parent.glob("*.png"))[:3]
-    done = typed(2, "index", run, *some, bad, "-o", tmp_path / "index", "--json")
+    done = forked(2, "index", run, *some, bad, "-o", tmp_path / "index", "--json")
     assert (done.returncode != 0, done.stdout) == (True, "")
     assert done.stderr.count("error:") == done.stderr.count(f"error: {bad}:") == 1
 

@@ -18,9 +18,8 @@ import tiny
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from test_distributed import finish as finish_job
-from test_distributed import start as start_job
-from test_typed_ranks import answer_here, command
+from test_distributed import results
+from test_typed_ranks import answer_here, around, command, forked
 
 import finegraph as fg
 from finegraph.graph.label_shards import label_shard
@@ -71,13 +70,10 @@ def words(photos, run, *more, precision="float64"):
 
 
 def start(processes, photos, *typed, **variables):
-    """Start a command in a group of its own."""
-    cache = str(photos.parent / "cache")
-    typed = (*typed, "--json")
-    around = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FINEGRAPH_CACHE": cache, **variables}
+    """Start a command under torchrun, in a group of its own."""
     return subprocess.Popen(
-        command(processes, *typed),
-        env=around,
+        command(processes, *typed, "--json"),
+        env=around(FINEGRAPH_CACHE=str(photos.parent / "cache"), **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,10 +95,9 @@ def trained(processes, photos, *typed):
     """The JSON of a training that comes to its end."""
     if processes == 1:
         return answer_here(*typed, cache=photos.parent / "cache")
-    process = start(processes, photos, *typed)
-    said, faults = finish(process)
-    assert process.returncode == 0, said + faults
-    return json.loads(said)
+    done = forked(processes, *typed, "--json", FINEGRAPH_CACHE=str(photos.parent / "cache"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -233,10 +228,7 @@ def test_faults_of_one_process_reach_all(photos, tmp_path):
             "settings": {**usual, "on_bad_file": "skip"},
         },
     ]
-    process = start_job(tmp_path, runs)
-    text = finish_job(process)
-    assert process.returncode == 0, text
-    nan, skip = json.loads((tmp_path / "out.json").read_text())
+    nan, skip = results(tmp_path, runs)
     assert all("step 4: the loss became NaN or infinite, first in backbone.second" in one for one in nan["error"])
     assert shards(photos, tmp_path / "nan").last().step == 3
     assert (skip["finished"], skip["error"]) == (True, [None, None])

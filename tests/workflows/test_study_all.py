@@ -8,6 +8,7 @@ import jaxtyping
 import pytest
 
 from finegraph.graph import LabelGraph
+from finegraph.workflows import study as running
 from finegraph.workflows.studies.fine_tuning import train_settings
 from finegraph.workflows.studies.grid import plan
 from finegraph.workflows.studies.photo_sets import read_study_data
@@ -23,6 +24,12 @@ def _unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def _no_plots(monkeypatch):
+    """They take longer than the study, and those of `test_study_run.py` are like them."""
+    monkeypatch.setattr(running, "draw_study", lambda *_, **__: [])
 
 
 class Silent:

@@ -26,6 +26,7 @@ from finegraph.errors import (
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.graph import LabelGraph
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
+from finegraph.reports.plots.study_plots import draw_study
 from finegraph.reports.study_results import read_study_results
 from finegraph.reports.study_section import study_section
 from finegraph.workflows import study as running
@@ -47,6 +48,12 @@ def _unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def _no_plots(monkeypatch):
+    """Only studies that all tests share are drawn, and those of tests that ask for plots: a study is done sooner."""
+    monkeypatch.setattr(running, "draw_study", lambda *_, **__: [])
 
 
 class Silent:
@@ -246,6 +253,7 @@ def test_without_matplotlib_a_study_has_no_plots_until_it_is_there(manifest, tmp
     assert outcome.finished
     assert outcome.plots == ()
     assert "plots for print need matplotlib" in watcher.notes[-1]
+    monkeypatch.setattr(running, "draw_study", draw_study)
     assert (outcome.folder / "report.html").is_file()
     again = Silent()
     assert run_study(study, tmp_path / "study", again).plots
