@@ -8,9 +8,11 @@ Each size runs in a process of its own. Training steps and questions stand besid
 cross-entropy or with the five best labels of one photo; both take turns in one run, so a busy machine slows both alike.
 Seconds are CPU seconds of all threads; memory is the largest resident memory while a step runs, beyond what was there
 before it. The graph has one kind with 3 labels for 10 fine ones, one with 1 for 100, one with 100 and 5 yes/no kinds.
-The part "mixed" asks a graph that has a number, too, and a kind with 100 labels of which every tenth fine label has one
-of two; in the part "spreads" the values of the number have spreads; in the part "ordered" the kind with 3 labels for 10
-fine ones is in rising order; the part "names" searches the names of all fine labels, as the picker of the page does.
+The part "losses" trains with what else a graph may have: a number, with exact values or spreads, kinds in which fine
+labels have several parents, and samples known only to be one of three labels. The part "mixed" asks a graph that has a
+number, too, and a kind with 100 labels of which every tenth fine label has one of two; in the part "spreads" the values
+of the number have spreads; in the part "ordered" the kind with 3 labels for 10 fine ones is in rising order; the part
+"names" searches the names of all fine labels, as the picker of the page does.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from finegraph.graph.name_search import label_search
 from finegraph.graph.number import Number
 from finegraph.nn.compact_linear import compact_head
 
-PARTS = ("made", "train", "questions", "mixed", "spreads", "ordered", "names", "compact", "extend")
+PARTS = ("made", "train", "losses", "questions", "mixed", "spreads", "ordered", "names", "compact", "extend")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,16 @@ def mixed_graph(fine: int, spread: float = 0.0) -> fg.LabelGraph:
     spreads = values * spread * rng.uniform(0.1, 1.0, fine)
     price = Number.from_values("price", values, spreads, scale="log", unit="EUR")
     return made_graph(fine).with_kind(kind).with_number(price)
+
+
+def two_parents_graph(fine: int) -> fg.LabelGraph:
+    """A graph with one kind of 3 labels for 10 fine ones, of which each fine label has one of two."""
+    rng, count = np.random.default_rng(2), 3 * fine // 10
+    first = rng.permutation(np.concatenate([np.arange(count), rng.integers(0, count, fine - count)]))
+    coarse = np.stack([first, (first + rng.integers(1, count, fine)) % count], axis=1).reshape(-1)
+    labels = tuple(f"label {i}" for i in range(count))
+    kind = Kind("two", labels, np.arange(0, 2 * fine + 1, 2), coarse, np.full(2 * fine, 0.5))
+    return fg.LabelGraph([f"fine {i}" for i in range(fine)], [kind])
 
 
 def reset_peak() -> None:
@@ -203,6 +215,31 @@ class Bench:
         steps = {base: linear, "head.loss(x, y)": rows, "joint_loss(head(x), y)": scores}
         self.add("train", measure(steps, self.rounds), base)
         self.add("train", measure({"laplacian_prior(head)": prior}, 1))
+
+    def losses(self) -> None:
+        """`head.loss` where the graph has more than kinds with one parent, or targets are sets of three labels."""
+        numbers = {"an exact number": mixed_graph(self.fine), "a number with spreads": mixed_graph(self.fine, 0.2)}
+        kinds = [self.graph.kind(name) for name in self.graph.kinds]
+        graphs = {name: fg.LabelGraph(graph.fine, kinds, [graph.number("price")]) for name, graph in numbers.items()}
+        graphs["an exact number and a mixed kind"] = numbers["an exact number"]
+        graphs["two parents of 3 for 10 in each row"] = two_parents_graph(self.fine)
+        heads = {name: fg.BipartiteHead(self.features, graph) for name, graph in graphs.items()}
+        sets = torch.zeros(self.batch, self.fine, dtype=torch.bool)
+        sets.scatter_(1, torch.randint(self.fine, (self.batch, 3)), True)
+
+        def step(head: torch.nn.Module, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+            def run() -> None:
+                loss().backward()
+                head.zero_grad()
+
+            return run
+
+        base = "linear layer + cross-entropy"
+        steps = {base: step(self.linear, lambda: cross_entropy(self.linear(self.x), self.target))}
+        for name, head in heads.items():
+            steps[f"head.loss, {name}"] = step(head, lambda head=head: head.loss(self.x, self.target))
+        steps["head.loss, sets of three labels"] = step(self.head, lambda: self.head.loss(self.x, sets))
+        self.add("losses", measure(steps, self.rounds), base)
 
     def questions(self) -> None:
         """Every question about one photo, each from its features on, against the five best labels of a linear layer."""

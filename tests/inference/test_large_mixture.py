@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +10,7 @@ import finegraph as fg
 from finegraph.inference.numbers import large_mixture, thresholds
 from finegraph.inference.numbers.large_mixture import LargeMixture, merged_components, search_of
 from finegraph.inference.numbers.mixture_search import MixtureSearch
-from finegraph.inference.numbers.normal import interval_log_prob
+from finegraph.inference.numbers.normal import interval_log_prob, log_interval
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -116,3 +117,28 @@ def test_batches_and_questions_of_many_labels(monkeypatch):
         True,
         False,
     ]
+
+
+def test_logs_of_very_many_intervals_equal_those_of_few():
+    rng = np.random.default_rng(7)
+    low = np.concatenate([rng.normal(0.0, 6.0, 4000), [-np.inf, 40.0, -45.0, 3.0, 0.0]])
+    width = np.concatenate([np.exp(rng.normal(-1.0, 3.0, 4000)), [np.inf, 2.0, 1.0, 0.0, 1e-9]])
+    high = np.where(np.isinf(width), 1.0, low + np.where(np.isinf(width), 0.0, width))
+    low, high, width = (torch.from_numpy(values) for values in (low, high, width))
+    few = [log_interval(*parts) for parts in zip(low.split(100), high.split(100), width.split(100), strict=True)]
+    torch.testing.assert_close(log_interval(low, high, width), torch.cat(few), rtol=1e-12, atol=1e-13)
+
+
+def test_components_that_are_kept_serve_gradients_too():
+    price = fg.Number.from_values("price", [9.0, 12.0, 15.0], [1.0, 0.5, 2.0])
+    graph = fg.LabelGraph(["soup", "noodles", "duck"], numbers=[price])
+    fine = torch.tensor([[0.1, 0.2, 0.3]], requires_grad=True)
+    gradients = []
+    for first in (False, True):
+        posterior = fg.Posterior(graph, fine).given(price="<= 13")
+        with torch.inference_mode():
+            kept = posterior.value("price").mean if first else None
+        mean = posterior.value("price").mean
+        gradients.append(torch.autograd.grad(mean.sum(), fine)[0])
+    assert torch.equal(kept, mean)
+    assert torch.equal(*gradients)

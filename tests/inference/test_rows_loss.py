@@ -6,7 +6,7 @@ import torch
 
 import finegraph as fg
 from finegraph.inference.loss.rows_loss import all_label_rows
-from finegraph.inference.sums import label_rows
+from finegraph.inference.sums import groups, label_rows
 from finegraph.inference.sums.targets import FROM_FINE
 from reference.random_graphs import FORMS, random_graph
 
@@ -167,3 +167,42 @@ def test_few_scores_are_left_to_the_loss_of_scores(monkeypatch):
     from_scores = head.loss(features, target)
     assert "RowsLoss" not in from_scores.grad_fn.name()
     torch.testing.assert_close(from_scores, from_features, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"kind_weights": {"price": 0.0}}, {"kind_weights": 0.5, "reduction": "none"}])
+@pytest.mark.parametrize("apart", [1.0, 1e4], ids=["near", "far"])
+def test_exact_numbers(options, apart):
+    rng = np.random.default_rng(3)
+    price = fg.Number.from_values("price", np.concatenate([rng.normal(0.0, 1.0, 11), [apart]]), unit="EUR")
+    year = fg.Number.from_values("year", rng.integers(1990, 2020, 12).astype(float))
+    parents = {"kind": rng.integers(0, 4, 12)}
+    graph = fg.LabelGraph.from_parents([f"fine {i}" for i in range(12)], parents).with_number(price).with_number(year)
+    features = [torch.randn(6, FEATURES, dtype=torch.float64)]
+    target = torch.tensor([0, 11, 5, -100, 7, 11])
+    measured = {"price": torch.tensor([0.3, float("nan"), float("nan"), 0.1, apart, -1.0], dtype=torch.float64)}
+    for targets in ({}, measured):
+        check(made_head(graph), features, target, targets, tolerance=1e-9, **options)
+        head = made_head(graph, torch.float32)
+        check(head, [features[0].float()], target, targets, tolerance=2e-4, **options)
+
+
+def test_numbers_with_spreads_and_softmax_go_by_scores():
+    price = fg.Number.from_values("price", [1.0, 2.0, 4.0], [0.5, 0.1, 0.2])
+    graph = fg.LabelGraph(["a", "b", "c"], numbers=[price])
+    features, target = [torch.randn(4, FEATURES, dtype=torch.float64)], torch.tensor([0, 1, 2, -100])
+    check(made_head(graph), features, target)
+    torch.manual_seed(0)
+    check(fg.SoftmaxHead(FEATURES, graph).double(), features, target)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sets_read_from_lists_or_tables_have_the_same_parents(form, monkeypatch):
+    case = random_graph(np.random.default_rng(4), form)
+    tensors = fg.BipartiteHead(FEATURES, case.graph).tensors
+    sets = torch.from_numpy(np.random.default_rng(5).random((8, len(case.graph))) < 0.3)
+    found = []
+    for few in (0, 10**9):
+        monkeypatch.setattr(groups, "_FEW_IN_SETS", few)
+        found.append([kind.union_of_parents(sets) for kind in tensors.kinds])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

@@ -125,7 +125,7 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
         for number in tensors.numbers.numbers:
             if not number.points:
                 names.append(number.name)
-                values.append(_component_odds(number, one, two, components_of(number, posterior.numbers, None).term))
+                values.append(_component_odds(number, one, two, posterior.numbers))
         if posterior.evidence is not None:
             known = coarse + posterior.evidence[:, len(graph) :]
             for kind in every:
@@ -135,10 +135,8 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
             values.append(_differences(posterior.evidence, one.unsqueeze(1), two.unsqueeze(1)))
         if posterior.number_evidence is not None:
             for number in tensors.numbers.numbers:
-                terms = components_of(number, posterior.numbers, posterior.number_evidence).term
-                before = components_of(number, posterior.numbers, None).term
                 names.append(f"{EVIDENCE}{number.name}")
-                values.append(_component_odds(number, one, two, terms - before))
+                values.append(_component_odds(number, one, two, posterior.numbers, posterior.number_evidence))
         rows = torch.cat(values, dim=1).tolist()
     return [
         _explanation(tensors, zip(names, row, strict=True), *pair)
@@ -221,11 +219,26 @@ def _group_odds(
 
 
 def _component_odds(
-    number: NumberTensors, one: Int[Tensor, " batch"], two: Int[Tensor, " batch"], terms: Float[Tensor, "_ component"]
+    number: NumberTensors,
+    one: Int[Tensor, " batch"],
+    two: Int[Tensor, " batch"],
+    scores: Float[Tensor, "batch number 2"],
+    evidence: Float[Tensor, "batch number 4"] | None = None,
 ) -> Float[Tensor, "batch 1"]:
-    """The term of the component of the first fine label minus that of the second, in one number."""
-    terms = terms.expand(len(one), -1)
-    return _differences(terms, number.component[one].unsqueeze(1), number.component[two].unsqueeze(1))
+    """The term of the component of the first fine label minus that of the second, in one number.
+
+    Args:
+        number: the tensors of the number, on the CPU.
+        one: the first fine label of each sample.
+        two: the second one.
+        scores: the scores of the numbers.
+        evidence: evidence on the numbers, for what it adds to the terms; None for the terms without evidence.
+    """
+    pair = number.component[torch.stack([one, two], dim=1)]
+    terms = components_of(number, scores, None, pair).term
+    if evidence is not None:
+        terms = components_of(number, scores, evidence, pair).term - terms
+    return terms[:, :1] - terms[:, 1:]
 
 
 def _finite(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:

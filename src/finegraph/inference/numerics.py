@@ -139,6 +139,15 @@ def largest_size(values: Float[Tensor, "*shape"]) -> float:
     return largest if largest == largest else math.inf  # NaN differs from itself
 
 
+def likelihoods_of(log_likelihoods: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The exponentials, in place; none is below the smallest normal number.
+
+    Processors take several times as long for smaller ones, and these change no sum that is not computed in log space.
+    """
+    smallest = math.log(torch.finfo(log_likelihoods.dtype).tiny) + 0.25
+    return log_likelihoods.clamp_min_(smallest).exp_()
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """A context in which matrix products keep their precision, even inside autocast."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()

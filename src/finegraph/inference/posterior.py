@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -40,10 +41,15 @@ from finegraph.inference.evidence import evidence_in_words, evidence_log_prob, e
 from finegraph.inference.explanations import Explanation, PosteriorParts, explain
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.number_tensors import NumberTensors
-from finegraph.inference.numbers.potential import add_number_terms, components_of, evidence_log_likelihood
+from finegraph.inference.numbers.potential import (
+    Components,
+    add_number_terms,
+    components_of,
+    evidence_log_likelihood,
+)
 from finegraph.inference.numbers.thresholds import ThresholdEffects, Thresholds, threshold_effects
 from finegraph.inference.numbers.value_distribution import ValueDistribution
-from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan, shared_constants
+from finegraph.inference.numerics import MAX_TOGETHER, SAMPLE, at_least_float32, refuse_nan, shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors, Marginals, coarse_log_probs, graph_tensors
 from finegraph.inference.sums.groups import KindTensors
 
@@ -196,7 +202,22 @@ class Posterior:
             scores = scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
         if not numbers or (self.number_scores is None and self.number_evidence is None):
             return scores
-        return add_number_terms(self.tensors.numbers, scores, self.number_scores, self.number_evidence)
+        table, known = self.tensors.numbers, self._known_components
+        return add_number_terms(table, scores, self.number_scores, self.number_evidence, known)
+
+    @cached_property
+    def _known_components(self) -> list[Components] | None:
+        """The components of all numbers given the evidence on these, for several answers.
+
+        None if there is no such evidence, if they need a gradient, or if there are too many to keep.
+        """
+        if self.number_evidence is None or (self.number_scores is not None and self.number_scores.requires_grad):
+            return None
+        numbers = self.tensors.numbers.numbers
+        if torch.compiler.is_compiling() or len(self) * sum(number.count for number in numbers) > MAX_TOGETHER:
+            return None
+        with torch.inference_mode(False):  # what is kept may be used with gradients later
+            return [components_of(number, self.number_scores, self.number_evidence) for number in numbers]
 
     def _coarse_with_evidence(self) -> Float[Tensor, "batch coarse"] | None:
         if self.evidence is None:
@@ -278,7 +299,10 @@ class Posterior:
 
     def _value(self, number: NumberTensors, fine: Float[Tensor, "batch fine"]) -> ValueDistribution:
         """The distribution of a number, from the log probabilities of the fine labels."""
-        components = components_of(number, self.number_scores, self.number_evidence)
+        if self._known_components is None:
+            components = components_of(number, self.number_scores, self.number_evidence)
+        else:
+            components = self._known_components[number.place]
         weights = number.to_components(fine.double().exp())
         return ValueDistribution(number.number, weights / weights.sum(dim=1, keepdim=True), components)
 

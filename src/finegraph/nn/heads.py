@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.inference.loss.rows_loss import rows_loss, rows_task
-from finegraph.inference.numerics import CPU
+from finegraph.inference.loss.rows_loss import all_number_rows, rows_loss, rows_task
+from finegraph.inference.numerics import CPU, shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.targets import KindWeights, Reduction
 from finegraph.nn.coarse_inputs import (
@@ -151,8 +151,9 @@ class Head(nn.Module):
         """`joint_loss(head(features), target, ...)` with the same value and gradient, and less memory for many labels.
 
         The scores of all labels are held once rather than three times, and are computed while they are in the caches.
-        Batches of few scores, graphs with numbers, heads with a doubt, sets of fine labels and compiled programs use
-        scores and `joint_loss`, which is faster as long as all scores stay in the caches.
+        Batches of few scores, numbers with spreads, softmax heads of graphs with numbers, heads with a doubt, sets of
+        fine labels and compiled programs use scores and `joint_loss`, which is faster as long as all scores stay in
+        the caches.
 
         Args:
             features: as for the head itself.
@@ -166,19 +167,31 @@ class Head(nn.Module):
         others = (kind_targets, kind_weights, reduction, ignore_index)
         in_sets = isinstance(target, Tensor) and target.dtype == torch.bool
         few = len(features) * len(self.graph) <= _FEW_SCORES
-        if few or in_sets or self._doubt or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
+        if few or in_sets or self._doubt or torch.compiler.is_compiling() or features.is_meta or not self._has_rows:
             posterior: Posterior = self(features) if coarse_features is None else self(features, coarse_features)
             return joint_loss(posterior, target, *others)
         check_columns("features", features, self.features)
-        coarse = self._coarse_rows(features, coarse_features)
-        task = rows_task(self.tensors, len(features), target, *others)
-        return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse)
+        coarse, scores = self._coarse_rows(features, coarse_features), self._number_rows(features, coarse_features)
+        numbers = None if scores is None else shared_constants(all_number_rows, self.graph, self.tensors.device)
+        task = rows_task(self.tensors, len(features), target, *others, numbers=numbers)
+        return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse, scores)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether the loss can be computed from features for this graph."""
+        return not self.graph.numbers
 
     def _coarse_rows(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
     ) -> Float[Tensor, "batch coarse"] | None:
         """The coarse scores of a batch, if the head has any."""
         raise NotImplementedError
+
+    def _number_rows(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch number 2"] | None:
+        """The scores of the numbers of a batch, if the head has any."""
+        return None
 
 
 def _move_tensors_of_loaded(head: Head, _: object) -> None:
@@ -358,6 +371,22 @@ class BipartiteHead(Head):
         # Labels are rows here, as the sums over fine labels need them.
         rows = self.coarse.weight @ coarse_features.to(self.coarse.weight.dtype).t()
         return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
+
+    @property
+    def _has_rows(self) -> bool:
+        # With spreads, scores take less time: their likelihoods and moments are computed once.
+        return self.tensors.numbers.linear
+
+    def _number_rows(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch number 2"] | None:
+        if not self.graph.numbers:
+            return None
+        if isinstance(self.coarse, nn.ModuleList):
+            return self._scores_per_kind(features, coarse_features)[1]
+        assert self.numbers is not None
+        scores: Tensor = self.numbers(self._coarse_input(features, coarse_features))
+        return scores
 
     def _coarse_input(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures

@@ -152,7 +152,7 @@ def test_means_of_many_samples_come_to_one_length_and_those_of_few_keep_theirs()
 def test_kinds_of_which_all_classes_have_one_label_contribute_nothing():
     """Rounding makes their contribution negative in some of these draws, which has no root."""
     graph = fg.LabelGraph.from_table({f"label {i}": {f"kind {j}": "no" for j in range(12)} for i in range(3)})
-    links, counts = Links(graph, graph.kinds), torch.full((3,), 10.0, dtype=torch.float64)
+    links, counts = LinkMatrices(graph, graph.kinds), torch.full((3,), 10.0, dtype=torch.float64)
     for seed in range(40):
         generator = torch.Generator().manual_seed(seed)
         means = torch.randn(3, 200, generator=generator, dtype=torch.float64) * 2.5 + 0.1

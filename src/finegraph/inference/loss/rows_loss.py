@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -77,6 +78,11 @@ class RowsTask:
 def all_label_rows(graph: LabelGraph) -> LabelRows:
     """The rows of all fine labels of a graph."""
     return LabelRows(graph_tensors(graph).by_groups.layout)
+
+
+def all_number_rows(graph: LabelGraph) -> NumberRows:
+    """The values of all fine labels of a graph that has numbers."""
+    return NumberRows(graph_tensors(graph).numbers, np.arange(len(graph)))
 
 
 def rows_task(

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.numbers.mixture_search import PLACES, ROUNDING, MixtureSearch, interval_lengths
-from finegraph.inference.numbers.normal import Rising, interval_log_prob, log_interval
+from finegraph.inference.numbers.normal import Rising, log_interval
 
 MANY_COMPONENTS = 4096
 """With more components, the two steps take less time than a search among all."""
@@ -46,7 +46,7 @@ _TRIES, _PARTS, _STEPS, _ROUNDS, _NEWTON_STEPS = 8, 16, 40, 6, 4
 and for starts of intervals; the number of Newton steps for the end of each interval."""
 _FARTHEST = 32.0
 """How many times its reach an expansion is moved at most."""
-_PLACES, _HEAVY, _TAIL, _HALVINGS = 256, 32, 1e-6, 14
+_PLACES, _HEAVY, _TAIL, _HALVINGS = 256, 32, 1e-6, 9
 """How many evenly spaced starts are tried among the merged components, around how many of the most probable ones more
 starts are tried, the probability beyond all starts, and how often a stretch is halved."""
 _SIMILAR, _APART, _BESIDE, _SEPARATE = 1e-2, 2e-2, 1e-3, 3
@@ -176,17 +176,9 @@ class LargeMixture:
         total, mean, deviation = (torch.cat(values)[None] for values in zip(*parts, strict=True))
         return MixtureSearch(total, mean, deviation, search.low, search.high)
 
-    @cached_property
-    def _log_mass(self) -> Float[Tensor, " component"] | None:
-        """The log probability that each component is within the cut; None if nothing is cut."""
-        search = self.search
-        if search.low is None or search.high is None:
-            return None
-        return interval_log_prob(search.mean, search.deviation.square(), search.low, search.high)[0]
-
     def near(self, centre: float) -> Expansion:
         """The distribution function near a value."""
-        return Expansion(self.search, self._log_mass, centre)
+        return Expansion(self.search, centre)
 
     def quantile(self, q: Float[Tensor, "1 place"]) -> Float[Tensor, "1 place"]:
         """The smallest value whose distribution function is at least q."""
@@ -224,17 +216,36 @@ class LargeMixture:
             outer: the increasing map in which lengths are measured.
             growth: the growth rate of the slope of `outer`.
         """
-        starts = self._starts(probability, outer, growth)
-        at_cut: list[tuple[float, float]] = []
-        if self.search.high is not None and self.search.high.item() < math.inf:
-            starts.append(self._quantile(1.0 - probability))
-            at_cut = [(math.nextafter(starts[-1], -math.inf), self.search.high.item())]
-        found = [self._interval_near(start, probability, outer, growth) for start in starts] + at_cut
+        found = [
+            self._interval_near(start, probability, outer, growth) for start in self._starts(probability, outer, growth)
+        ]
+        if self._may_end_at_the_cut(found, probability, outer):
+            assert self.search.high is not None
+            start = self._quantile(1.0 - probability)
+            found.append(self._interval_near(start, probability, outer, growth))
+            found.append((math.nextafter(start, -math.inf), self.search.high.item()))
         if any(pair is None for pair in found):
             return self.search.shortest_interval(probability, outer, growth)
-        low, high = torch.tensor([pair for pair in found if pair is not None], dtype=self.search.mean.dtype).unbind(1)
+        low, high = self._ends_of(found)
         best = interval_lengths(low, high, outer).argmin()
         return low[best].view(1, 1), high[best].view(1, 1)
+
+    def _ends_of(self, found: Sequence[tuple[float, float] | None]) -> tuple[Float[Tensor, " _"], Float[Tensor, " _"]]:
+        """The lower and the upper ends of intervals."""
+        pairs = [pair for pair in found if pair is not None]
+        low, high = self.search.mean.new_tensor(pairs).view(-1, 2).unbind(dim=1)
+        return low, high
+
+    def _may_end_at_the_cut(
+        self, found: Sequence[tuple[float, float] | None], probability: float, outer: Rising
+    ) -> bool:
+        """Whether the interval that ends at the cut may be shorter than those found, by the merged components."""
+        high = self.search.high
+        if high is None or high.item() == math.inf:
+            return False
+        start = self.merged.quantile(torch.full_like(high, 1.0 - probability))
+        others = interval_lengths(*self._ends_of(found), outer)
+        return bool((interval_lengths(start, high, outer) <= (1.0 + _SIMILAR) * others).all())
 
     def _places(self) -> Float[Tensor, " place"]:
         """Values at which intervals are tried, in rising order: evenly, and around the most probable components."""
@@ -340,15 +351,15 @@ class Expansion:
         high: the upper end of where it holds.
     """
 
-    def __init__(self, search: MixtureSearch, log_mass: Float[Tensor, " component"] | None, centre: float) -> None:
+    def __init__(self, search: MixtureSearch, centre: float) -> None:
         """Expand a mixture.
 
         Args:
             search: the components of one sample.
-            log_mass: the log probability that each component is within the cut; None if nothing is cut.
             centre: the value.
         """
         point = search.deviation[0] == 0
+        log_mass = None if search.low is None else search.log_mass[0]
         self.centre = centre
         weights, mean, deviation = search.weights[0], search.mean[0], search.deviation[0]
         self.points, order = mean[point].sort()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -100,6 +101,15 @@ class MixtureSearch:
         """Whether all components are points."""
         return not bool(self.deviation.any())
 
+    @cached_property
+    def log_mass(self) -> Float[Tensor, "batch component"]:
+        """The log probability that each component is within the cut; of points, nothing that is used."""
+        assert self.low is not None
+        assert self.high is not None
+        scale = torch.where(self.deviation == 0, 1.0, self.deviation)
+        low, high = ((end - self.mean) / scale for end in (self.low, self.high))
+        return log_interval(low, high, (self.high - self.low) / scale)
+
     def quantile(self, q: Float[Tensor, "batch place"]) -> Float[Tensor, "batch place"]:
         """The smallest value whose distribution function is at least q."""
         goal = q * (1.0 - ROUNDING)
@@ -154,7 +164,7 @@ class MixtureSearch:
             end = torch.minimum(place, high)
             start = (low - mean) / scale
             part = log_interval(start, (end - mean) / scale, (end - low) / scale)
-            whole = log_interval(start, (high - mean) / scale, (high - low) / scale)
+            whole = self.log_mass.unsqueeze(1)
             inside = torch.where(whole.isneginf(), 0.0, (part - whole).exp())
         at_point = (mean < place) if before else (mean <= place)
         inside = torch.where(point, at_point.to(inside.dtype), inside)
@@ -319,8 +329,7 @@ class MixtureSearch:
         scale = torch.where(deviation == 0, 1.0, deviation)
         log_density = -0.5 * ((place - mean) / scale).square() - scale.log() - 0.5 * math.log(2.0 * math.pi)
         if self.low is not None and self.high is not None:
-            low, high = self.low.unsqueeze(2), self.high.unsqueeze(2)
-            log_density = log_density - log_interval((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
+            log_density = log_density - self.log_mass.unsqueeze(1)
         return torch.where(deviation == 0, 0.0, self.weights.unsqueeze(1) * log_density.exp()).sum(dim=2)
 
 

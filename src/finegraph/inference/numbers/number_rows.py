@@ -24,7 +24,7 @@ from torch import Tensor
 from finegraph.inference.numbers.number_tensors import NumberTable
 from finegraph.inference.numbers.potential import NumberScores
 from finegraph.inference.numbers.readings import Readings
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, likelihoods_of
 
 
 class NumberRows(Constants):
@@ -129,14 +129,16 @@ class NumberSums:
 
     def likelihoods(self, part: slice, place: int) -> Float[Tensor, "_ batch"]:
         """The likelihoods (n3) of the readings of a number for some rows."""
-        return self.log_likelihoods(part, place).exp_()
+        return likelihoods_of(self.log_likelihoods(part, place))
 
     def log_likelihoods(self, part: slice, place: int) -> Float[Tensor, "_ batch"]:
         """Their logs."""
         mean, variance = self.moments(part, place)
         error = self.error[place]
-        result = (self.reading[place] - mean).square_().div_(variance + error).mul_(-0.5)
-        return result if place in self.rows.table.points else result.sub_(torch.log1p(variance / error), alpha=0.5)
+        result = (self.reading[place] - mean).square_()
+        if place in self.rows.table.points:
+            return result.mul_(-0.5 / error)
+        return result.div_(variance + error).mul_(-0.5).sub_(torch.log1p(variance / error), alpha=0.5)
 
     def reading_sums(self, exponentials: Float[Tensor, "fine batch"], step: int) -> Float[Tensor, "batch number"]:
         """The sum of exponentials times likelihoods for each number, in float64.
@@ -161,13 +163,13 @@ class NumberSums:
             exponentials: of their joint scores.
             grads: - weight factor / sum of exponentials times likelihoods, of each reading.
         """
-        factors = torch.zeros_like(exponentials)
+        factors: Tensor | None = None
         for place in range(len(self.rows.table)):
             own = self.likelihoods(part, place).mul_(grads[:, place])
-            factors += own
             if place in self.rows.table.spread:
-                self._add_changes(slice(None), place, self._changes(part, place), own.mul_(exponentials))
-        return factors
+                self._add_changes(slice(None), place, self._changes(part, place), own * exponentials)
+            factors = own if factors is None else factors.add_(own)
+        return torch.zeros_like(exponentials) if factors is None else factors
 
     def subtract_shares(self, sample: Int[Tensor, " sample"], place: int, share: Float[Tensor, "sample fine"]) -> None:
         """Subtract the shares of a reading that were found in log space from the gradient for the scores.
@@ -208,7 +210,12 @@ class NumberSums:
         """
         for part in _parts(len(score_grads), step):
             own = score_grads[part]
-            for place in range(len(self.rows.table)):
+            if self.rows.table.points:
+                # The moments of exact values do not depend on the sample, so their sums are a product of matrices.
+                value = self.rows.value[self.rows.table.points, part].to(own.dtype)
+                sums = torch.cat([value, -0.5 * value * value]) @ own
+                self.score_grad[:, self.rows.table.points] += sums.view(2, -1, len(self.score_grad)).permute(2, 1, 0)
+            for place in self.rows.table.spread:
                 mean, variance = self.moments(part, place)
                 self._add_changes(slice(None), place, (mean, mean * mean + variance), own)
         return self.score_grad

@@ -18,10 +18,11 @@ Cost: linear in the components. A number with exact values takes two columns of 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.numbers.known_values import both_known
@@ -84,15 +85,24 @@ class Components(NamedTuple):
         return torch.where(whole.isneginf(), 0.0, (inside - whole).exp())
 
 
-def components_of(number: NumberTensors, scores: NumberScores | None, evidence: NumberEvidence | None) -> Components:
+def components_of(
+    number: NumberTensors,
+    scores: NumberScores | None,
+    evidence: NumberEvidence | None,
+    among: Int[Tensor, "batch component"] | None = None,
+) -> Components:
     """The components of one number, in float64.
 
     Args:
         number: the tensors of the number.
         scores: the scores of all numbers; None if all are 0, as in softmax.
         evidence: the evidence on all numbers; None if there is none.
+        among: some components for each sample; None for all.
     """
-    value, variance = number.value.unsqueeze(0), number.variance.unsqueeze(0)
+    if among is None:
+        value, variance = number.value.unsqueeze(0), number.variance.unsqueeze(0)
+    else:
+        value, variance = number.value[among], number.variance[among]
     mean, term = value, torch.zeros_like(value)
     if scores is not None:
         pull, precision = scores[:, number.place].double().unsqueeze(2).unbind(dim=1)
@@ -117,6 +127,7 @@ def add_number_terms(
     fine: Float[Tensor, "batch fine"],
     scores: NumberScores | None,
     evidence: NumberEvidence | None,
+    components: Sequence[Components] | None = None,
 ) -> Float[Tensor, "batch fine"]:
     """Add the terms of all numbers to the fine scores, up to a constant per sample; differentiable.
 
@@ -125,18 +136,29 @@ def add_number_terms(
         fine: the fine scores.
         scores: the scores of the numbers; None if all are 0.
         evidence: the evidence on the numbers; None if there is none.
+        components: the components of each number, if already computed; their scores then get no gradient.
     """
     fine = at_least_float32(fine)
     if scores is None:
         scores = fine.new_zeros(fine.shape[0], len(table), 2)
-    result: Tensor = _NumberTerms.apply(fine, scores, table, evidence)  # type: ignore[no-untyped-call]
+    result: Tensor = _NumberTerms.apply(fine, scores, table, evidence, components)  # type: ignore[no-untyped-call]
     return result
 
 
 def number_terms(
-    table: NumberTable, scores: NumberScores, evidence: NumberEvidence | None
+    table: NumberTable,
+    scores: NumberScores,
+    evidence: NumberEvidence | None,
+    components: Sequence[Components] | None = None,
 ) -> Float[Tensor, "batch fine"]:
-    """The terms of all numbers in the joint scores, in float64."""
+    """The terms of all numbers in the joint scores, in float64.
+
+    Args:
+        table: the numbers of the graph.
+        scores: their scores.
+        evidence: the evidence on them; None if there is none.
+        components: the components of each number given the evidence, if already computed.
+    """
     points = table.points if evidence is None else []
     total = scores.new_zeros(scores.shape[0], table.fine_count, dtype=torch.float64)
     if points:
@@ -144,7 +166,8 @@ def number_terms(
         total = (whole_tiles(side_by_side) @ table.design)[: scores.shape[0]]
     for number in table.numbers:
         if number.place not in points:
-            total = total + number.to_fine(components_of(number, scores, evidence).term)
+            own = components_of(number, scores, evidence) if components is None else components[number.place]
+            total = total + number.to_fine(own.term)
     return total
 
 
@@ -214,6 +237,7 @@ def added_terms(
     fine: Float[Tensor, "batch fine"],
     out: Float[Tensor, "batch fine"] | None = None,
     with_moments: bool = False,
+    components: Sequence[Components] | None = None,
 ) -> AddedTerms:
     """The terms of all numbers added to scores of the fine labels.
 
@@ -224,13 +248,14 @@ def added_terms(
         fine: the scores to add to, in float32 or wider.
         out: memory for the result, which may be that of `fine`.
         with_moments: whether the moments are needed.
+        components: the components of each number given the evidence, if already computed.
     """
     # Scores that were summed over the graph were checked by the sum.
     small = fine.dtype == torch.float32 and (out is not None or _are_small(fine))
     if small and evidence is None and _float32_suffices(table, scores):
         total, moments = _quick_terms(table, scores, fine, out, with_moments)
         return AddedTerms(total, True, moments)
-    terms = number_terms(table, scores, evidence)
+    terms = number_terms(table, scores, evidence, components)
     if fine.dtype != torch.float64:
         # Terms are rounded relative to the largest one, so that those of likely labels keep their digits.
         top = terms.amax(dim=1, keepdim=True)
@@ -406,17 +431,18 @@ class _NumberTerms(torch.autograd.Function):
         scores: NumberScores,
         table: NumberTable,
         evidence: NumberEvidence | None,
+        components: Sequence[Components] | None,
     ) -> Float[Tensor, "batch fine"]:
         ctx.table = table
         ctx.save_for_backward(scores, evidence)
-        added = added_terms(table, scores, evidence, fine)
+        added = added_terms(table, scores, evidence, fine, components=components)
         ctx.quick = added.quick
         return added.total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
         refuse_second_derivatives()
         (scores, evidence), table = ctx.saved_tensors, ctx.table
         if not ctx.needs_input_grad[1]:
-            return grads[0], None, None, None
-        return grads[0], score_gradient(table, scores, evidence, grads[0], ctx.quick), None, None
+            return grads[0], None, None, None, None
+        return grads[0], score_gradient(table, scores, evidence, grads[0], ctx.quick), None, None, None

@@ -37,7 +37,7 @@ from finegraph.inference.numbers.potential import (
     components_of,
     moments_of,
 )
-from finegraph.inference.numerics import CPU, cached_parts
+from finegraph.inference.numerics import CPU, cached_parts, likelihoods_of
 
 _MAX_DISTANCE = 1e15
 """The largest measured value on the inner scale, and the largest score of a number in float32. Squares stay finite."""
@@ -347,7 +347,7 @@ def _point_terms(
     factor = (0.5 / error).sqrt_()
     likelihood = probs.new_empty(len(probs), *own.shape)
     for part in cached_parts(len(probs), own.numel()):
-        torch.sub(own, value[part], out=likelihood[part]).mul_(factor[part]).square_().neg_().exp_()
+        likelihoods_of(torch.sub(own, value[part], out=likelihood[part]).mul_(factor[part]).square_().neg_())
     return ReadingTerms(_summed(probs, likelihood), likelihood, None, None)
 
 
@@ -388,7 +388,7 @@ def _spread_terms(
             mean, variance = values
         total_variance, difference = variance + error[part], value[part] - mean
         ratio = difference / total_variance
-        like = torch.addcmul(zero, difference, ratio, value=-0.5, out=likelihood[part]).exp_()
+        like = likelihoods_of(torch.addcmul(zero, difference, ratio, value=-0.5, out=likelihood[part]))
         shares = like.mul_(total_variance.rsqrt()) * probs[part].unsqueeze(1)
         torch.sum(shares, dim=2, out=sums[part])
         if changes is None:

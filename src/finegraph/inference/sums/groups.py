@@ -28,6 +28,9 @@ from torch import Tensor
 from finegraph.graph import Kind
 from finegraph.inference.numerics import Constants, Segments
 
+_FEW_IN_SETS = 8
+"""Sets with at most one in this many fine labels are read from lists."""
+
 
 class KindTensors(Constants):
     """The tensors of one kind.
@@ -87,11 +90,21 @@ class KindTensors(Constants):
 
     def union_of_parents(self, fine: Bool[Tensor, "batch fine"]) -> Bool[Tensor, "batch label"]:
         """The labels of each set of fine labels; no label if a parent is unknown."""
-        union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
-        union.scatter_add_(1, self.group.expand_as(fine), fine.long())
-        edges = union.index_select(1, self.label_count + self.edge_group)
-        labels = union[:, : self.label_count].index_add(1, self.edge_label, edges) > 0
-        return labels & ~(fine & self.unknown).any(dim=1, keepdim=True)
+        if torch.compiler.is_compiling() or int(fine.count_nonzero()) * _FEW_IN_SETS > fine.numel():
+            union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
+            union.scatter_add_(1, self.group.expand_as(fine), fine.long())
+            not_known = (fine & self.unknown).any(dim=1)
+        else:  # in small sets, only their fine labels are touched
+            sample, member = fine.nonzero().unbind(dim=1)
+            union = torch.zeros(len(fine), self.group_count, dtype=torch.bool, device=fine.device)
+            union[sample, self.group[member]] = True
+            not_known = torch.zeros(len(fine), dtype=torch.bool, device=fine.device)
+            not_known[sample[self.unknown[member]]] = True
+        labels = union[:, : self.label_count] > 0
+        if not self.plain:
+            edges = union.index_select(1, self.label_count + self.edge_group)
+            labels = labels.long().index_add(1, self.edge_label, edges.long()) > 0
+        return labels & ~not_known.unsqueeze(1)
 
     def group_scores(self, scores: Float[Tensor, "batch label"]) -> Float[Tensor, "batch group"]:
         """The scores of the groups from those of the labels."""
