@@ -135,5 +135,6 @@ def test_what_is_held_at_a_time_is_counted():
         kept = [torch.ones(1000, 1000), np.ones((1000, 1000))]
         return kept[0].add_(1.0)
 
+    peak_bytes(together)  # what torch imports when it is first used so does not count
     assert 4e6 <= peak_bytes(one_after_another) < 6e6
     assert 12e6 <= peak_bytes(together) < 14e6

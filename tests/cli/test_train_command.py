@@ -148,7 +148,7 @@ def test_wrong_values_are_refused(finegraph, manifest):
     assert "tune: expected head or all, got 'heads'" in result.err
     result = finegraph("train", manifest, "--epochs", "0")
     assert result.code == 3
-    assert "epochs: expected a finite number of at least 1, got 0" in result.err
+    assert "epochs: expected a whole number of at least 1, got 0" in result.err
     result = finegraph("train", manifest, "--resume")
     assert result.code == 2
     assert "name the run to resume" in result.err

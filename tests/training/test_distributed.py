@@ -243,7 +243,6 @@ def test_the_process_that_writes_may_be_killed_too(photos, job, tmp_path):
         assert torch.equal(tensor, two.tensors[name]), name
 
 
-@pytest.mark.slow
 def test_the_command_as_one_types_it(photos, tmp_path):
     """`torchrun --nproc-per-node 2 -m finegraph train ...`, with a real network: one speaks and writes, both learn."""
     run = tmp_path / "runs" / "typed"

@@ -9,7 +9,7 @@ from finegraph.errors import SettingsError, UnknownNameError
 from finegraph.nn.backbones.build import member_names
 from finegraph.training.recipes import RECIPES, Recipe
 from finegraph.training.records.run_folder import RunFolder
-from finegraph.training.settings import QUALITIES, TrainSettings, check_used, read_settings, setting_type
+from finegraph.training.settings import QUALITIES, TrainSettings, check_settings_used, read_settings, setting_type
 
 ALL = {one.name: one for one in dataclasses.fields(TrainSettings)}
 
@@ -188,5 +188,7 @@ def test_a_quality_stands_for_networks():
     with pytest.raises(SettingsError, match=r"quality: best is the network .*, and network is vgg16; give one"):
         TrainSettings(quality="best", network="vgg16")
     with pytest.raises(SettingsError, match="and network is efficientnet_lite0; give one of the two"):
-        check_used({"quality": "best", "network": "efficientnet_lite0"})  # the default network, but asked for by name
-    check_used({"quality": "fast", "network": "efficientnet_lite0"})
+        check_settings_used(
+            {"quality": "best", "network": "efficientnet_lite0"}
+        )  # the default network, but asked for by name
+    check_settings_used({"quality": "fast", "network": "efficientnet_lite0"})

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 import tiny_classifier as tiny
 from finegraph.web.security import Guard, Security
-from finegraph.web.serve.server_state import Statistics
+from finegraph.web.serve.server_state import ServerCounters
 from serving import InProcess, files, photo_bytes, running
 
 TOKEN = "a-long-enough-token"
@@ -57,10 +57,10 @@ def test_the_health_check_is_answered_without_a_token(compose, classifier):
 
 
 def test_all_metrics_are_explained():
-    statistics = Statistics(int, int, int)
+    counters = ServerCounters(int, int, int)
     page = (COMPOSE.parents[1] / "docs/how-to/several-machines.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(finegraph_\w+)`", page, re.MULTILINE))
-    counted = set(re.findall(r"^# TYPE (finegraph_\w+)", statistics.text().decode(), re.MULTILINE))
+    counted = set(re.findall(r"^# TYPE (finegraph_\w+)", counters.text().decode(), re.MULTILINE))
     assert told == {name for name in counted if not name.endswith("_created")}
 
 

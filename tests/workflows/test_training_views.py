@@ -117,7 +117,7 @@ def test_heads_are_fitted_to_three_views_by_default():
 def test_views_are_those_of_a_fitted_last_layer():
     with pytest.raises(SettingsError, match="train_views: no effect with start = new"):
         check_settings_used({"tune": "all", "start": "new", "train_views": 3})
-    with pytest.raises(SettingsError, match="train_views: expected a finite number of at least 1 and below 6, got 6"):
+    with pytest.raises(SettingsError, match="train_views: expected a whole number from 1 to 5, got 6"):
         TrainSettings(train_views=6)
 
 

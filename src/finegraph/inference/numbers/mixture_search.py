@@ -33,7 +33,7 @@ _DIVISIONS, _MAX_STEPS = 16, 40
 PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Starting points of the search for shortest intervals, in standard deviations from the mean of a component."""
 _TAIL_PLACES, _MAX_TAILS = (-10.0, -6.0, -4.0, 4.0, 6.0, 10.0), 8
-"""More places around so many components, the most probable ones: between places that are near, few steps suffice."""
+"""How many of the most probable components have more places around them: between near places, few steps suffice."""
 _MAX_CENTRES = 64
 """The search starts around this many components, the most probable ones."""
 _EVEN = 255
