@@ -126,6 +126,7 @@ def test_memory_follows_the_weights(labels, with_number):
     assert {name: share for name, share in shares.items() if share > BOUNDS[name]} == {}, shares
 
 
+@pytest.mark.slow
 def test_what_is_held_at_a_time_is_counted():
     def one_after_another():
         for _ in range(3):

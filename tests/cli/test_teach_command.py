@@ -8,7 +8,7 @@ from PIL import Image
 
 import finegraph as fg
 import tiny_classifier as tiny
-from finegraph.cli.prediction_text import percent
+from finegraph.cli.terminal import percent
 from finegraph.graph import Number
 from taught_classifier import fitted, photo_of
 

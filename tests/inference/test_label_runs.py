@@ -11,7 +11,11 @@ from finegraph.graph.kind import Kind
 from finegraph.inference.label_runs import NO_RUN, best_runs
 from finegraph.inference.sums.groups import KindTensors
 
-PARTS = [range(150), pytest.param(range(150, 2000), marks=pytest.mark.deep)]
+PARTS = [
+    range(150),
+    pytest.param(range(150, 500), marks=pytest.mark.deep),
+    pytest.param(range(500, 2000), marks=pytest.mark.slow),
+]
 
 
 def random_kind(rng):

@@ -10,7 +10,7 @@ import typer
 from finegraph.cli.failures import interruptible
 from finegraph.cli.next_commands import missing_pages, opener, own_command, print_next
 from finegraph.cli.shared_options import FormerOutput, Json
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import console, count, percent_or_dash, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -131,7 +131,7 @@ def _print_comparison(out: Console, comparison: HeadComparison) -> None:
     for head, result in comparison.results.items():
         kinds = [result.kinds[kind] for kind in ("dish", "restaurant")]
         shares = (result.top1, result.top5, *kinds, *_sure(result))
-        rows.append((NAMES[head], *(_percent(share) for share in shares)))
+        rows.append((NAMES[head], *(percent_or_dash(share) for share in shares)))
     headings = ("head", "top-1", "top-5", "dish", "restaurant", "sure", "wrong")
     print_table(out, headings, rows, right=(1, 2, 3, 4, 5, 6))
     gain = comparison.gain
@@ -175,7 +175,3 @@ def _heading(out: Console, text: str) -> None:
 
     out.print()
     out.print(Text(printable(text), style="bold"))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

@@ -11,7 +11,7 @@ from finegraph.cli.failures import AGAIN, interruptible
 from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
 from finegraph.cli.shared_options import BadFile, Json, Run, Workers
-from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable
+from finegraph.cli.terminal import console, count, percent_or_dash, print_json, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -169,14 +169,14 @@ def _next(run: str, evaluation: RunEvaluation, details: bool) -> list[tuple[str,
 def _metrics(result: EvaluationResult) -> list[tuple[str, str]]:
     """The metrics that are one number."""
     return [
-        ("top 1", _percent(result.top1)),
-        ("top 5", _percent(result.top5)),
-        ("mean over classes", _percent(result.mean_per_class)),
-        ("full path (fine and all kinds)", _percent(result.full_path)),
-        ("inconsistent answers", _percent(result.inconsistency)),
+        ("top 1", percent_or_dash(result.top1)),
+        ("top 5", percent_or_dash(result.top5)),
+        ("mean over classes", percent_or_dash(result.mean_per_class)),
+        ("full path (fine and all kinds)", percent_or_dash(result.full_path)),
+        ("inconsistent answers", percent_or_dash(result.inconsistency)),
         ("mistake severity (kinds that differ)", _number(result.mistake_severity)),
         ("negative log-likelihood", _number(result.nll)),
-        ("calibration error", _percent(result.calibration["fine"].error)),
+        ("calibration error", percent_or_dash(result.calibration["fine"].error)),
     ]
 
 
@@ -188,7 +188,12 @@ def _print_kinds(out: Console, result: EvaluationResult) -> None:
         kinds = [kind for kind in kinds if kind in set(worst[:MAX_KINDS])]
         out.print(f"the {MAX_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
     rows = [
-        (kind, _percent(result.kinds[kind]), _percent(result.calibration[kind].error), f"{result.kind_photos[kind]:,}")
+        (
+            kind,
+            percent_or_dash(result.kinds[kind]),
+            percent_or_dash(result.calibration[kind].error),
+            f"{result.kind_photos[kind]:,}",
+        )
         for kind in kinds
     ]
     if rows:
@@ -200,8 +205,8 @@ def _print_sure(out: Console, result: EvaluationResult) -> None:
     sure = result.sure
     levels = [f"{printable(level)} {share:.1%}" for level, share in sure.levels.items() if share > 0]
     out.print(
-        f"sure answers at a risk of {sure.risk:.1%}: for {_percent(sure.coverage)} of the photos, "
-        f"{_percent(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
+        f"sure answers at a risk of {sure.risk:.1%}: for {percent_or_dash(sure.coverage)} of the photos, "
+        f"{percent_or_dash(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
     )
 
 
@@ -215,7 +220,7 @@ def _print_numbers(out: Console, result: EvaluationResult) -> None:
             f"{in_digits(metrics.error)} {metrics.unit}".strip(),
             "" if metrics.median_error is None else f"{in_digits(metrics.median_error)} {metrics.unit}".strip(),
             "" if metrics.best_label_error is None else f"{in_digits(metrics.best_label_error)} {metrics.unit}".strip(),
-            _percent(metrics.coverage.get("0.9")),
+            percent_or_dash(metrics.coverage.get("0.9")),
             *_correlations(metrics),
         )
         for name, metrics in result.numbers.items()
@@ -255,7 +260,7 @@ def _print_questions(out: Console, result: EvaluationResult) -> None:
         f"is sure at a risk of {asked.risk:.1%}"
     )
     rows = [
-        (str(number), _percent(settled), _percent(right), _percent(top1))
+        (str(number), percent_or_dash(settled), percent_or_dash(right), percent_or_dash(top1))
         for number, (settled, right, top1) in enumerate(zip(asked.settled, asked.right, asked.top1, strict=True))
     ]
     print_table(out, ("questions", "settled", "right of these", "top 1"), rows, right=(0, 1, 2, 3))
@@ -291,14 +296,14 @@ def _print_unknown(out: Console, result: EvaluationResult) -> None:
         return
     if unknown.threshold is not None:
         out.print(
-            f"unknown photos ({unknown.score} above {unknown.threshold:.4g}): {_percent(unknown.known_kept)} of the "
-            f"known photos are kept, {unknown.kept:.1%} were wanted"
+            f"unknown photos ({unknown.score} above {unknown.threshold:.4g}): {percent_or_dash(unknown.known_kept)} of "
+            f"the known photos are kept, {unknown.kept:.1%} were wanted"
         )
     if unknown.photos:
-        detected = "" if unknown.detected is None else f"{_percent(unknown.detected)} found, "
+        detected = "" if unknown.detected is None else f"{percent_or_dash(unknown.detected)} found, "
         out.print(
-            f"of {unknown.photos:,} photos of none of the classes: {detected}AUROC {_percent(unknown.auroc)}, "
-            f"{_percent(unknown.fpr_at_kept)} would pass for known where {unknown.kept:.1%} of the known ones do"
+            f"of {unknown.photos:,} photos of none of the classes: {detected}AUROC {percent_or_dash(unknown.auroc)}, "
+            f"{percent_or_dash(unknown.fpr_at_kept)} would pass for known where {unknown.kept:.1%} of the known ones do"
         )
         areas = sorted(unknown.auroc_by_score.items(), key=lambda pair: -pair[1])
         out.print("AUROC of all scores: " + ", ".join(f"{name} {area:.1%}" for name, area in areas))
@@ -309,15 +314,13 @@ def _print_retrieval(out: Console, result: EvaluationResult) -> None:
     retrieval = result.retrieval
     if retrieval is None:
         return
-    depths = [f"{_percent(value)} of the first {depth}" for depth, value in retrieval.hierarchical_precision.items()]
+    depths = [
+        f"{percent_or_dash(value)} of the first {depth}" for depth, value in retrieval.hierarchical_precision.items()
+    ]
     out.print(
         f"search among {count(retrieval.photos, 'photo')} ({retrieval.queries:,} asked): mean average precision "
-        f"{_percent(retrieval.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
+        f"{percent_or_dash(retrieval.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
     )
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
 
 
 def _number(value: float | None) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from finegraph.cli.terminal import aligned, printable
+from finegraph.cli.terminal import aligned, percent, printable
 from finegraph.graph.group_names import CONFUSED, short_name
 from finegraph.model.answering.predictions import chance_words
 
@@ -248,13 +248,6 @@ def _bar(out: Console, answer: Answer) -> str:
 
 def _listed(pairs: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{label} {percent(probability)}" for label, probability in pairs)
-
-
-def percent(probability: float) -> str:
-    """A probability in percent; 0 % and 100 % only if it is exactly that."""
-    if 0.999 < probability < 1.0 - 1e-9:
-        return ">99.9%"
-    return "<0.1%" if 0.0 < probability < 0.0005 else f"{probability:.1%}"
 
 
 def _times(log_odds: float) -> str:

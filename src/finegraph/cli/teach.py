@@ -13,8 +13,7 @@ import typer
 
 from finegraph.cli.exit_codes import UsageError
 from finegraph.cli.failures import CONTINUES, interruptible
-from finegraph.cli.prediction_text import percent
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import console, count, percent, print_json, print_table, printable
 from finegraph.errors import UnknownNameError
 
 if TYPE_CHECKING:

@@ -142,3 +142,15 @@ def aligned(rows: list[list[str]], right: Sequence[int]) -> list[str]:
             cells.append(blank + cell if number in right else cell + blank)
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def percent(probability: float) -> str:
+    """A probability in percent; 0 % and 100 % only if it is exactly that."""
+    if 0.999 < probability < 1.0 - 1e-9:
+        return ">99.9%"
+    return "<0.1%" if 0.0 < probability < 0.0005 else f"{probability:.1%}"
+
+
+def percent_or_dash(share: float | None) -> str:
+    """A share of photos in percent, if there is one."""
+    return "-" if share is None else f"{share:.1%}"

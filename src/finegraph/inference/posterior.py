@@ -202,21 +202,27 @@ class Posterior:
             scores = scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
         if not numbers or (self.number_scores is None and self.number_evidence is None):
             return scores
-        table, known = self.tensors.numbers, self._known_components
-        return add_number_terms(table, scores, self.number_scores, self.number_evidence, known)
+        table = self.tensors.numbers
+        return add_number_terms(table, scores, self.number_scores, self.number_evidence, self._known_components())
 
-    @cached_property
     def _known_components(self) -> list[Components] | None:
-        """The components of all numbers given the evidence on these, for several answers.
+        """The components of all numbers given the evidence on these, kept for several answers.
 
         None if there is no such evidence, if they need a gradient, or if there are too many to keep.
         """
-        if self.number_evidence is None or (self.number_scores is not None and self.number_scores.requires_grad):
+        # Asked before the cache, since a compiled program cannot hold the lock of a cached property.
+        if torch.compiler.is_compiling() or self.number_evidence is None:
             return None
-        numbers = self.tensors.numbers.numbers
-        if torch.compiler.is_compiling() or len(self) * sum(number.count for number in numbers) > MAX_TOGETHER:
+        if self.number_scores is not None and self.number_scores.requires_grad:
             return None
+        if len(self) * sum(number.count for number in self.tensors.numbers.numbers) > MAX_TOGETHER:
+            return None
+        return self._components_given_evidence
+
+    @cached_property
+    def _components_given_evidence(self) -> list[Components]:
         with torch.inference_mode(False):  # what is kept may be used with gradients later
+            numbers = self.tensors.numbers.numbers
             return [components_of(number, self.number_scores, self.number_evidence) for number in numbers]
 
     def _coarse_with_evidence(self) -> Float[Tensor, "batch coarse"] | None:
@@ -299,10 +305,11 @@ class Posterior:
 
     def _value(self, number: NumberTensors, fine: Float[Tensor, "batch fine"]) -> ValueDistribution:
         """The distribution of a number, from the log probabilities of the fine labels."""
-        if self._known_components is None:
+        known = self._known_components()
+        if known is None:
             components = components_of(number, self.number_scores, self.number_evidence)
         else:
-            components = self._known_components[number.place]
+            components = known[number.place]
         weights = number.to_components(fine.double().exp())
         return ValueDistribution(number.number, weights / weights.sum(dim=1, keepdim=True), components)
 
