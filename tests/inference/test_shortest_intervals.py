@@ -83,7 +83,7 @@ def test_a_narrow_normal_far_from_the_ends_is_found(cut, probability):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cut", [(-math.inf, -6.0), (-50.0, -8.0), (6.0, math.inf), (-math.inf, -1.0), (-0.5, 0.4)])
 def test_no_start_gives_a_shorter_interval_of_a_mixture(count, cut):
     generator = torch.Generator().manual_seed(count)
