@@ -146,7 +146,7 @@ def mostly_slow(names, *quick):
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "part", mostly_slow(PARTS, "numbers", "softmax", "no kinds", "joined networks, scaled by block")
+    "part", mostly_slow(PARTS, "numbers", "no kinds", "joined networks, scaled by block")
 )
 def test_torch_answers_for_every_part(part):
     model = classifier(**PARTS[part])

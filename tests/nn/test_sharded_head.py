@@ -24,6 +24,7 @@ from reference.random_graphs import FORMS, random_graph
 from reference.random_numbers import random_number
 
 FEATURES = 4
+SIZES = [1, pytest.param(2, marks=pytest.mark.slow), 3]
 
 
 class Meeting:
@@ -222,7 +223,7 @@ def gradients(part, head):
     return found
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scale", [1.0, 300.0], ids=["plain", "underflow"])
 @pytest.mark.parametrize("form", ["one", "two", "two alike", "each", "each alike"])
 @pytest.mark.deep
@@ -407,7 +408,7 @@ def copies(part):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("scale", "dtype", "tolerance"),
     [

@@ -32,7 +32,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def client(session):
-    with serving(session) as server, httpx.Client(base_url=server.url) as made:
+    with serving(session) as server, httpx.Client(base_url=server.url, timeout=30) as made:
         yield made
 
 
@@ -44,7 +44,7 @@ def shared(tmp_path_factory):
     with (
         menu_session(folder, data=str(photos)) as session,
         serving(session) as server,
-        httpx.Client(base_url=server.url) as made,
+        httpx.Client(base_url=server.url, timeout=30) as made,
     ):
         yield made
 
@@ -410,7 +410,7 @@ def test_another_host_name_is_refused(shared, path):
 @pytest.mark.deep
 def test_a_public_address_needs_the_token(session):
     security = Security(host="0.0.0.0", port=8123, token="a-long-secret-token")
-    with serving(session, security=security) as server, httpx.Client(base_url=server.url) as client:
+    with serving(session, security=security) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         assert client.get("/api/start").status_code == 401
         assert client.post("/api/undo", json={}).status_code == 401
         given = {"authorization": "Bearer a-long-secret-token"}
@@ -477,7 +477,7 @@ def test_an_edit_of_a_photo_comes_again_after_a_rename_and_a_restart(tmp_path):
         with (
             menu_session(tmp_path, data=str(photos)) as session,
             serving(session) as server,
-            httpx.Client(base_url=server.url) as client,
+            httpx.Client(base_url=server.url, timeout=30) as client,
         ):
             if not answers:
                 body["photo"] = client.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]

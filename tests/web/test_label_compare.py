@@ -32,7 +32,7 @@ def server(session):
 
 @pytest.fixture
 def client(server):
-    with httpx.Client(base_url=server.url) as made:
+    with httpx.Client(base_url=server.url, timeout=30) as made:
         yield made
 
 

@@ -252,7 +252,7 @@ def test_a_finding_is_told_of_each_class_that_it_concerns(tmp_path):
     with (
         open_session(str(tmp_path / "menu.csv")) as session,
         serving(session) as server,
-        httpx.Client(base_url=server.url) as client,
+        httpx.Client(base_url=server.url, timeout=30) as client,
     ):
         everything = client.get("/api/findings").json()["findings"]
         [unknown] = [one for one in everything if one["rule"] == "mostly-unknown"]
@@ -288,7 +288,7 @@ def test_marks_are_told_of_one_kind_and_of_classes_that_are_there(tmp_path):
     with (
         open_session(str(tmp_path / "menu.csv")) as session,
         serving(session) as server,
-        httpx.Client(base_url=server.url) as client,
+        httpx.Client(base_url=server.url, timeout=30) as client,
     ):
         rows = client.get("/api/classes").json()["rows"]
         numbers = {row["fine"]: row["number"] for row in rows}

@@ -19,7 +19,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def client(session):
-    with serving(session) as server, httpx.Client(base_url=server.url) as made:
+    with serving(session) as server, httpx.Client(base_url=server.url, timeout=30) as made:
         yield made
 
 

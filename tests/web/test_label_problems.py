@@ -40,7 +40,7 @@ def told(answer):
 
 @pytest.mark.deep
 def test_a_full_disk_is_not_busy(session):
-    with serving(session) as server, httpx.Client(base_url=server.url) as client:
+    with serving(session) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         with session.store._database.writers.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -76,7 +76,7 @@ def test_a_full_disk_of_a_database_server_is_not_busy(postgres):
             )
             connection.exec_driver_sql("CREATE TRIGGER refusing BEFORE INSERT ON edits EXECUTE FUNCTION refuse()")
         session = LabelSession(store=store, name="menu")
-        with serving(session) as server, httpx.Client(base_url=server.url) as client:
+        with serving(session) as server, httpx.Client(base_url=server.url, timeout=30) as client:
             kind, status, detail = told(decide(client))
             assert (kind, status) == ("no-room", 507)
             assert detail == "the disk of the database server is full; nothing was changed. Make room and try again"
@@ -85,7 +85,7 @@ def test_a_full_disk_of_a_database_server_is_not_busy(postgres):
 
 @pytest.mark.deep
 def test_damage_is_told_as_such(session, caplog):
-    with serving(session) as server, httpx.Client(base_url=server.url) as client:
+    with serving(session) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         assert client.get("/health/ready").json() == {"status": "ready"}
         with session.store._database.writers.begin() as connection:
             connection.execute(sa.text("UPDATE labels SET name = name || '!' WHERE id = 1"))

@@ -41,7 +41,7 @@ def test_the_command_serves_under_the_names_that_it_is_told(tmp_path):
     process = subprocess.Popen([*command, *names], stdout=subprocess.PIPE, text=True)
     try:
         [url] = re.findall(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=30) as client:
             codes = [
                 client.get("/api/start", headers={"host": name}).status_code
                 for name in ("labels.example.org", "labels.example.org:8443", "other.example", "evil.example")
