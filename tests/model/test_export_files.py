@@ -145,9 +145,7 @@ def mostly_slow(names, *quick):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    "part", mostly_slow(PARTS, "numbers", "no kinds", "joined networks, scaled by block")
-)
+@pytest.mark.parametrize("part", mostly_slow(PARTS, "numbers", "no kinds", "joined networks, scaled by block"))
 def test_torch_answers_for_every_part(part):
     model = classifier(**PARTS[part])
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10

@@ -20,7 +20,10 @@ def client(tmp_path):
         ]
         store.put_suggestions("model", seen)
         store.put_suggestions("name", [Proposal("rice", "dish", "x", "name", 0.99, "a name is no photo")])
-        with serving(LabelSession(store=store, name="x")) as server, httpx.Client(base_url=server.url, timeout=30) as made:
+        with (
+            serving(LabelSession(store=store, name="x")) as server,
+            httpx.Client(base_url=server.url, timeout=30) as made,
+        ):
             yield made
 
 
