@@ -62,8 +62,7 @@ DATABASE = "postgres"
 def pytest_collection_modifyitems(items):
     """Mark what `make test-fast` leaves out.
 
-    Browsers and database servers are known by fixtures or by parameters that name one, drills by their files. Drills
-    come first, so that no process is still at a long one when the others have nothing left to do.
+    Browsers and database servers are known by fixtures or by parameters that name one, drills by their files.
     """
     for item in items:
         params = item.callspec.params.values() if hasattr(item, "callspec") else ()
@@ -74,7 +73,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.database)
         if item.path.stem.removeprefix("test_") in DRILLS.get(item.path.parent.name, ()):
             item.add_marker(pytest.mark.drill)
-    items.sort(key=lambda item: item.get_closest_marker("drill") is None)
 
 
 def pytest_collection_finish():
