@@ -1,6 +1,7 @@
 """The walks of a loss through the code: few functions deep, and never back to a file that they have left."""
 
 import sys
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -97,6 +98,16 @@ def heads():
             yield head, torch.randn(4, FEATURES, requires_grad=True), torch.tensor([0, -100, len(graph) - 1, 0])
 
 
+def calls_of(make_loss):
+    """The calls of a loss and of its backward pass."""
+    make_loss()  # tables are made at the first loss
+    with Walk() as forward:
+        loss = make_loss()
+    with Walk() as backward:
+        loss.sum().backward()
+    return forward.calls | backward.calls
+
+
 @pytest.fixture(scope="module")
 def rows_calls():
     """The calls of the losses that are computed from features, and of their backward passes."""
@@ -106,13 +117,7 @@ def rows_calls():
         for head, features, target in heads():
             seen = {kind: torch.full((4,), -2) for kind in head.graph.kinds}
             for settings in ({}, {"kind_targets": seen, "kind_weights": 0.5, "reduction": "none"}):
-                head.loss(features, target, **settings)  # tables are made at the first loss
-                with Walk() as walk:
-                    loss = head.loss(features, target, **settings)
-                found |= walk.calls
-                with Walk() as walk:
-                    loss.sum().backward()
-                found |= walk.calls
+                found |= calls_of(partial(head.loss, features, target, **settings))
     return found
 
 
@@ -121,13 +126,7 @@ def calls():
     """The calls of all losses of scores and their backward passes."""
     found = set()
     for posterior, target, settings in losses():
-        fg.joint_loss(posterior, target, **settings)  # tables are made at the first loss
-        with Walk() as walk:
-            loss = fg.joint_loss(posterior, target, **settings)
-        found |= walk.calls
-        with Walk() as walk:
-            loss.sum().backward()
-        found |= walk.calls
+        found |= calls_of(partial(fg.joint_loss, posterior, target, **settings))
     return found
 
 
