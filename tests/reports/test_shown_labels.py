@@ -125,7 +125,7 @@ def test_the_size_of_a_page_follows_its_photos(runs, tmp_path):
 
 
 def test_labels_get_new_numbers_in_their_order():
-    shown = ShownLabels.of(7, [np.array([5, -1, 2]), np.array([[2.0, np.nan]])])
+    shown = ShownLabels.of(7, [np.array([5, -1, 2]), np.array([[2.0, np.nan, np.inf]])])
     assert len(shown) == 2
     assert shown.names("abcdefg") == ["c", "f"]
     assert shown.renumbered(np.array([[5, -1], [-100, 2]])).tolist() == [[1, -1], [-100, 0]]

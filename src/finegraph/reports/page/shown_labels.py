@@ -46,7 +46,7 @@ class ShownLabels:
         occurs = np.zeros(count, dtype=bool)
         for labels in used:
             flat = np.asarray(labels, dtype=np.float64).reshape(-1)
-            occurs[flat[flat >= 0].astype(np.int64)] = True
+            occurs[flat[(flat >= 0) & np.isfinite(flat)].astype(np.int64)] = True
         return cls(np.flatnonzero(occurs), np.where(occurs, np.cumsum(occurs) - 1, -1))
 
     def __len__(self) -> int:
